@@ -1,0 +1,117 @@
+# Sourced by tools/quickstart and tools/test: brings a Debian or Ubuntu machine to the point where the tree is built.
+# Assumes only GCC, git and a network to package registries. Everything else is installed (distribution packages, as
+# root or through sudo) or put into the build folder. Quick when nothing is missing. Every way to fail is one sentence.
+
+repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=${FRAGSCOPE_BUILD:-$repo/build}
+
+# What is built with, then what only the tests and benchmarks need.
+packages=(meson ninja-build pkg-config g++ python3 python3-pip
+          libboost-dev libprotobuf-dev protobuf-compiler libcli11-dev libfmt-dev libzstd-dev libxxhash-dev
+          doctest-dev liblttng-ust-dev lttng-tools libspdlog-dev)
+
+# Pinned, so that every machine without a toolkit compiles against the same headers.
+header_wheels=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85 nvidia-cuda-crt==13.0.88)
+
+say() { printf '== %s\n' "$*"; }
+fail() { printf 'fragscope: %s\n' "$*" >&2; exit 1; }
+
+check_disk() {
+    mkdir -p "$build" 2>/dev/null || fail "cannot create the build folder $build."
+    local free_kib
+    free_kib=$(df -Pk "$build" | awk 'NR == 2 { print $4 }')
+    [ "${free_kib:-0}" -ge 1048576 ] ||
+        fail "building needs 1 GiB of disk space at $build, and $((${free_kib:-0} / 1024)) MiB are available."
+}
+
+check_compiler() {
+    command -v g++ >/dev/null || return 0  # it is installed with the packages; checked again afterwards
+    local major
+    major=$(g++ -dumpversion | cut -d. -f1)
+    [ "$major" -ge 12 ] || fail "GCC 12 or newer is needed, and g++ here is version $major."
+}
+
+install_packages() {
+    command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
+        fail "this sets itself up on Debian and Ubuntu only (no apt-get here): install the equivalents of: ${packages[*]}."
+    local missing=() name
+    for name in "${packages[@]}"; do
+        [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || missing+=("$name")
+    done
+    [ ${#missing[@]} -eq 0 ] && return 0
+    local as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null || fail "these packages are missing and need root to install: ${missing[*]}."
+        as_root=(sudo)
+    fi
+    say "installing ${missing[*]}"
+    local log=$build/apt.log
+    {
+        "${as_root[@]}" apt-get update -q &&
+            "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+    } >"$log" 2>&1 || fail "apt-get could not install ${missing[*]} (no network, or no such package here); see $log."
+}
+
+# Prints the folder with cuda.h of CUDA 13 or newer: an installed toolkit's, else NVIDIA's header wheels.
+cuda_version_of() { sed -n 's/^#define CUDA_VERSION \([0-9]*\).*/\1/p' "$1/cuda.h" 2>/dev/null | head -n 1; }
+find_cuda_headers() {
+    local dir version
+    for dir in ${CUDA_HOME:+"$CUDA_HOME/include"} /usr/local/cuda/include /usr/include; do
+        version=$(cuda_version_of "$dir")
+        if [ "${version:-0}" -ge 13000 ] && [ -f "$dir/cuda_runtime_api.h" ] && [ -f "$dir/cupti.h" ]; then
+            cuda_include=$dir
+            return
+        fi
+    done
+    cuda_include=$build/cuda-headers/include
+    [ -f "$build/cuda-headers/complete" ] && return
+    say "no CUDA 13 toolkit here: fetching NVIDIA's header wheels into $build/cuda-headers"
+    local log=$build/wheels.log
+    rm -rf "$build/cuda-headers" && mkdir -p "$build/cuda-headers/wheels"
+    python3 -m pip download -q --no-deps --only-binary=:all: -d "$build/cuda-headers/wheels" "${header_wheels[@]}" \
+        >"$log" 2>&1 || fail "pip could not fetch ${header_wheels[*]} (no network?); see $log."
+    python3 - "$build/cuda-headers" >"$log" 2>&1 <<'PY' || fail "the header wheels could not be unpacked; see $log."
+import pathlib, sys, zipfile
+target = pathlib.Path(sys.argv[1])
+for wheel in sorted((target / "wheels").glob("*.whl")):
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            parts = pathlib.PurePosixPath(name).parts  # nvidia/cu13/include/... and nvidia/cu13/lib/...
+            if len(parts) > 3 and parts[0] == "nvidia" and parts[2] in ("include", "lib") and not name.endswith("/"):
+                if parts[2] == "lib" and not parts[-1].startswith("libcudart"):
+                    continue
+                out = target.joinpath(*parts[2:])
+                out.parent.mkdir(parents=True, exist_ok=True)
+                out.write_bytes(archive.read(name))
+PY
+    [ "$(cuda_version_of "$cuda_include")" -ge 13000 ] 2>/dev/null ||
+        fail "the header wheels hold no cuda.h of CUDA 13 where it was expected ($cuda_include)."
+    touch "$build/cuda-headers/complete"
+}
+
+# configure_and_build DIR [meson options…]
+configure_and_build() {
+    local dir=$1 log=$build/build.log
+    shift
+    mkdir -p "$dir"
+    if [ ! -f "$dir/build.ninja" ]; then
+        say "configuring $dir"
+        (cd "$repo" && meson setup "$dir" -Dtoolkit_include="$cuda_include" "$@") >"$log" 2>&1 ||
+            fail "meson could not configure the build; see the end of $log."
+    fi
+    if ! ninja -C "$dir" -n 2>/dev/null | grep -q 'no work to do'; then
+        say "building in $dir (a few minutes the first time)"
+        ninja -C "$dir" >"$log" 2>&1 || {
+            grep -m1 -A12 'FAILED:' "$log" >&2
+            fail "the build failed; see $log."
+        }
+    fi
+}
+
+prepare() {
+    check_disk
+    check_compiler
+    install_packages
+    check_compiler
+    find_cuda_headers
+}
