@@ -78,6 +78,7 @@ enum class Kind : std::uint8_t {
     kText = 41,
     // First write by a copy or memset to this extent: evidence of payload, sent once per growth, not once per copy.
     kTouched = 42,  //                            address          bytes             -              -
+    kCalled = 44,  // a call that is noted and says nothing of memory (cuInit, cuDeviceGetCount)
     kFailureSnapshotEnd = 43,  // ends the kDeviceMemory/kPool… records after a failed call; object: its sequence number
 };
 
@@ -198,6 +199,11 @@ struct alignas(128) ProcessSlot {
     std::atomic<std::uint64_t> opaque_writes;  // copies whose extent the shim does not work out
     std::atomic<std::uint64_t> threads_without_ring;
     std::atomic<std::uint64_t> records_without_ring;  // lost because of it
+    // cuGetProcAddress(_v2) and dlsym answers that were looked at; how many became hooks; how many lay in the driver and
+    // matched no symbol that it exports (a variant that the shim cannot know: a blind spot).
+    std::atomic<std::uint64_t> lookups;
+    std::atomic<std::uint64_t> lookups_hooked;
+    std::atomic<std::uint64_t> lookups_unmatched;
 };
 
 // One thread's ring. Producer and consumer fields are on cache lines of their own.
