@@ -67,6 +67,8 @@ class RingReader {
         if (waiting > limit) waiting = limit;
         for (std::uint64_t i = 0; i < waiting; ++i) {
             const Record copy = slots_[(tail_ + i) & (records_ - 1)];
+            // The slot may change under us: what take() checks must be what it uses, so the copy has to be a real one.
+            std::atomic_signal_fence(std::memory_order_seq_cst);
             take(copy);
         }
         tail_ += waiting;

@@ -92,6 +92,7 @@ enum Flag : std::uint16_t {
     kNoContext = 1u << 5,        // no context was current
     kPerThreadStream = 1u << 6,  // called through a _ptsz/_ptds variant: stream 0 is the thread's own
     kSnapshot = 1u << 7,         // asked by the shim because the last call on this thread failed; see kFailureSnapshotEnd
+    kDurationFull = 1u << 8,     // set by the collector: Record::duration was saturated, the call took at least that long
 };
 
 // CUmemLocation and the requested handle types in one word: type (low 8 bits), id (next 32, as int32), handle types (top 24).
@@ -220,6 +221,22 @@ struct RingHeader {
     alignas(64) std::atomic<std::uint64_t> tail;  // records ever taken; consumer only
 };
 static_assert(sizeof(RingHeader) == 192);
+
+// Where things lie, from the start of the region: the SessionHeader; `process_slots` ProcessSlots at `processes_offset`;
+// `ring_count` RingHeaders side by side at `rings_offset` (one scan of the collector touches few pages); then the
+// Records of ring 0, ring 1, …, starting on a page.
+constexpr std::uint64_t ring_records_offset(std::uint64_t rings_offset, std::uint32_t ring_count,
+                                            std::uint32_t ring_records, std::uint32_t ring) {
+    const std::uint64_t headers_end = rings_offset + std::uint64_t{ring_count} * sizeof(RingHeader);
+    return ((headers_end + 4095) & ~std::uint64_t{4095}) + std::uint64_t{ring} * ring_records * sizeof(Record);
+}
+// Bytes of the whole region.
+constexpr std::uint64_t session_bytes(std::uint64_t rings_offset, std::uint32_t ring_count,
+                                      std::uint32_t ring_records) {
+    return ring_records_offset(rings_offset, ring_count, ring_records, ring_count);
+}
+// Counters of a ProcessSlot or RingHeader are zeroed by the collector before it makes them kFree; `head` and `tail` of a
+// ring go on counting.
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<SlotState>::is_always_lock_free,
               "atomics shared between processes must be address-free");
