@@ -45,12 +45,11 @@ PFN_cuGetProcAddress_v12000 fetch_resolver(void* library) {
 void fill_table(PFN_cuGetProcAddress_v12000 resolver) {
     g_table.GetProcAddress = resolver;
 #define FN(name, version) \
-    g_table.name =        \
-        as_function<PFN_cu##name##_v##version>(ask(resolver, "cu" #name, version, kLegacyStream));
-#define STREAM(name, version, per_thread_version)                                           \
-    g_table.stream[0].name =                                                                \
+    g_table.name = as_function<PFN_cu##name##_v##version>(ask(resolver, "cu" #name, version, kLegacyStream));
+#define STREAM(name, version, per_thread_version)                                                  \
+    g_table.stream[0].name =                                                                       \
         as_function<PFN_cu##name##_v##version>(ask(resolver, "cu" #name, version, kLegacyStream)); \
-    g_table.stream[1].name = as_function<PFN_cu##name##_v##version>(                        \
+    g_table.stream[1].name = as_function<PFN_cu##name##_v##version>(                               \
         ask(resolver, "cu" #name, per_thread_version, kPerThreadStream));
 #include "driver_functions.def"
 #undef FN

@@ -1,5 +1,5 @@
-// Error numbers, names and words. Since CUDA 10.1 an error that exists in both interfaces has the same number in
-// both, so that the mapping is the identity on the numbers that the runtime knows, with two exceptions.
+// Error numbers, names and words. Since CUDA 10.1 an error that exists in both interfaces has the same number
+// in both, so that the mapping is the identity on the numbers that the runtime knows, with one exception.
 #include <cuda_runtime_api.h>
 
 #include "state.h"
@@ -27,7 +27,6 @@ ErrorText text_of(cudaError_t error) {
 
 cudaError_t to_runtime_error(CUresult result) {
     if (result == CUDA_ERROR_CONTEXT_ALREADY_CURRENT) return cudaErrorIncompatibleDriverContext;
-    if (result == CUDA_ERROR_KEY_ROTATION) return cudaErrorUnknown;
     const auto same_number = static_cast<cudaError_t>(result);
     return text_of(same_number).name != nullptr ? same_number : cudaErrorUnknown;
 }

@@ -1,5 +1,6 @@
 // What the runtime remembers between calls: the last error and the chosen device of each thread, and which
-// primary contexts it holds. Also the two small functions through which every runtime function calls the driver.
+// primary contexts it holds. Also the two small functions through which every runtime function calls the
+// driver.
 #pragma once
 
 #include "driver.h"
@@ -12,18 +13,19 @@ cudaError_t to_runtime_error(CUresult result);
 // True for errors after which the device's primary context is unusable until cudaDeviceReset.
 bool is_sticky(cudaError_t error);
 
-// Remembers a failure for cudaGetLastError of this thread, and returns its argument. Success is not remembered:
-// it does not clear an earlier failure.
+// Remembers a failure for cudaGetLastError of this thread, and returns its argument. Success is not
+// remembered: it does not clear an earlier failure.
 cudaError_t record(cudaError_t error);
 
 cudaError_t take_last_error();
 cudaError_t peek_last_error();
 
-// Loads the driver, and makes the primary context of this thread's device current unless the thread has a current
-// context already (which may be one made through the driver API). Does not record its failure.
+// Loads the driver, and makes the primary context of this thread's device current unless the thread has a
+// current context already (which may be one made through the driver API). Does not record its failure.
 cudaError_t ensure_context();
 
-// The ordinal of the device that calls of this thread go to. Needs a loaded driver. Does not record its failure.
+// The ordinal of the device that calls of this thread go to. Needs a loaded driver. Does not record its
+// failure.
 cudaError_t current_device(int* ordinal);
 
 // Chooses a device for this thread and makes its primary context current. Does not record its failure.

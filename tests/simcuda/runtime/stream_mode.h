@@ -1,7 +1,7 @@
 // Sources that include this header are compiled twice: once plainly, and once with
-// CUDA_API_PER_THREAD_DEFAULT_STREAM defined, where cuda_runtime_api.h renames each function that has a per-thread
-// variant to that variant (cudaMallocAsync_ptsz, cudaMemcpy_ptds). The only other difference is which half of the
-// driver's stream functions they call.
+// CUDA_API_PER_THREAD_DEFAULT_STREAM defined, where cuda_runtime_api.h renames each function that has a
+// per-thread variant to that variant (cudaMallocAsync_ptsz, cudaMemcpy_ptds). The only other difference is
+// which half of the driver's stream functions they call.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,8 +17,8 @@ constexpr int kStreamMode = 1;
 constexpr int kStreamMode = 0;
 #endif
 
-// Makes a context current, calls the variant of a stream function that belongs to this compilation, records the
-// outcome.
+// Makes a context current, calls the variant of a stream function that belongs to this compilation, records
+// the outcome.
 template <class Function, class... Args>
 cudaError_t call_on_stream(Function StreamFunctions::*entry, Args... args) {
     if (const cudaError_t error = ensure_context(); error != cudaSuccess) return record(error);
