@@ -1,0 +1,141 @@
+#include "analysis/read/trace_reader.h"
+
+#include <algorithm>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "analysis/read/batch_decoder.h"
+#include "analysis/read/chunk_reader.h"
+
+namespace fragscope::analysis {
+
+namespace {
+
+// The later message wins field by field; lists are always sent whole, devices are merged by ordinal.
+void merge_process(trace::Process& into, const trace::Process& later) {
+    const std::vector<trace::Device> devices(into.devices().begin(), into.devices().end());
+    if (!later.command_line().empty()) into.clear_command_line();
+    if (!later.hooks_missing().empty()) into.clear_hooks_missing();
+    into.clear_devices();
+    into.MergeFrom(later);
+    for (const trace::Device& device : devices) {
+        const auto same = std::find_if(into.mutable_devices()->begin(), into.mutable_devices()->end(),
+                                       [&](const trace::Device& d) { return d.ordinal() == device.ordinal(); });
+        if (same == into.mutable_devices()->end()) {
+            *into.add_devices() = device;
+            continue;
+        }
+        trace::Device merged = device;
+        merged.MergeFrom(*same);
+        *same = std::move(merged);
+    }
+    std::sort(into.mutable_devices()->begin(), into.mutable_devices()->end(),
+              [](const trace::Device& a, const trace::Device& b) { return a.ordinal() < b.ordinal(); });
+}
+
+class Assembly {
+  public:
+    explicit Assembly(Trace& trace) : trace_(trace), names_(trace.functions) {}
+
+    // Empty: taken. Else what is wrong with the chunk.
+    std::string take(const trace::Chunk& chunk, std::uint64_t stored_bytes) {
+        if (ended_) return "more chunks behind the end of the session";
+        if (!started_ && !chunk.has_session()) return "expected the session's description as first chunk";
+        switch (chunk.body_case()) {
+            case trace::Chunk::kSession:
+                if (started_) return "a second description of the session";
+                started_ = true;
+                trace_.session = chunk.session();
+                return "";
+            case trace::Chunk::kProcess:
+                if (std::string wrong = make_room(chunk.process().index()); !wrong.empty()) return wrong;
+                merge_process(trace_.processes[chunk.process().index()], chunk.process());
+                return "";
+            case trace::Chunk::kEvents: {
+                if (std::string wrong = make_room(chunk.events().process()); !wrong.empty()) return wrong;
+                return decode_batch(chunk.events(), trace::max_events_of_stored(stored_bytes), names_,
+                                    trace_.events[chunk.events().process()]);
+            }
+            case trace::Chunk::kLoss:
+                if (std::string wrong = make_room(chunk.loss().process()); !wrong.empty()) return wrong;
+                trace_.losses[chunk.loss().process()] = chunk.loss();
+                return "";
+            case trace::Chunk::kEnd:
+                ended_ = true;
+                trace_.end = chunk.end();
+                return "";
+            case trace::Chunk::BODY_NOT_SET: break;
+        }
+        return "an empty chunk";
+    }
+    bool started() const { return started_; }
+    bool ended() const { return ended_; }
+
+  private:
+    std::string make_room(std::uint32_t process) {
+        if (process >= trace::kMaxProcesses)
+            return fmt::format("process {}, expected less than {}", process, trace::kMaxProcesses);
+        while (trace_.processes.size() <= process) {
+            const auto index = static_cast<std::uint32_t>(trace_.processes.size());
+            trace_.processes.emplace_back().set_index(index);
+            trace_.losses.emplace_back().set_process(index);
+            trace_.events.emplace_back();
+        }
+        return "";
+    }
+
+    Trace& trace_;
+    FunctionNames names_;
+    bool started_ = false;
+    bool ended_ = false;
+};
+
+void sort_by_sequence(std::vector<Event>& events) {
+    const auto earlier = [](const Event& a, const Event& b) { return a.sequence < b.sequence; };
+    if (!std::is_sorted(events.begin(), events.end(), earlier))
+        std::stable_sort(events.begin(), events.end(), earlier);
+}
+
+ReadResult read_whole(const std::string& path) {
+    ChunkReader reader;
+    if (std::string error = reader.open(path); !error.empty()) return {std::nullopt, std::move(error)};
+    ReadResult result;
+    Trace& trace = result.trace.emplace();
+    trace.path = path;
+    Assembly assembly(trace);
+    for (;;) {
+        const ChunkReader::Next next = reader.next();
+        if (next == ChunkReader::Next::kChunk) {
+            const std::string wrong = assembly.take(reader.chunk(), reader.header().stored_bytes);
+            if (wrong.empty()) {
+                trace.file.readable_bytes = reader.offset();
+                continue;
+            }
+            trace.file.problem = fmt::format("at offset {}: {}", reader.chunk_offset(), wrong);
+        } else if (next == ChunkReader::Next::kProblem) {
+            trace.file.problem = reader.problem();
+        } else if (!assembly.ended()) {
+            trace.file.problem = fmt::format(
+                "at offset {}: the file ends, expected more events or the end of the session", reader.offset());
+        }
+        break;
+    }
+    if (!assembly.started())
+        return {std::nullopt, fmt::format("{} is damaged {}; nothing before it can be used", path, trace.file.problem)};
+    trace.file.cut_off = !assembly.ended();
+    for (std::vector<Event>& events : trace.events) sort_by_sequence(events);
+    return result;
+}
+
+}  // namespace
+
+ReadResult read_trace(const std::string& path) {
+    try {
+        return read_whole(path);
+    } catch (const std::bad_alloc&) {
+        return {std::nullopt, fmt::format("cannot read {}: its events do not fit into memory", path)};
+    }
+}
+
+}  // namespace fragscope::analysis
