@@ -1,0 +1,127 @@
+// Whole pages from hand-built messages, compared with the texts beside them. Run with
+// FRAGSCOPE_UPDATE_GOLDENS=1 to write them anew, and read the difference before keeping it.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <google/protobuf/text_format.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "proto/report.pb.h"
+#include "tests/unit/words/unqualified.h"
+#include "tools/words_explain.h"
+#include "tools/words_json.h"
+#include "tools/words_report.h"
+
+using namespace fragscope;
+using namespace fragscope::tools;
+
+namespace {
+
+const std::string kFolder = FRAGSCOPE_WORDS_FOLDER;
+
+std::string content_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+}
+
+template <typename Message>
+Message message_in(const std::string& name) {
+    const std::string text = content_of(kFolder + "/" + name + ".textproto");
+    Message message;
+    REQUIRE_MESSAGE(google::protobuf::TextFormat::ParseFromString(text, &message), name);
+    return message;
+}
+
+struct Case {
+    std::string name;
+    bool report;
+};
+
+const std::vector<Case> kCases = {{"internal", false}, {"straddle", false}, {"none", false},
+                                  {"empty", false},    {"empty", true},     {"run", true}};
+
+std::string rendered(const Case& one, const Style& style) {
+    if (one.report) return render_report(message_in<report::Report>(one.name), style);
+    return render_explanation(message_in<report::Explanation>(one.name), style);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
+}
+
+}  // namespace
+
+TEST_CASE("pages are as they were read and approved") {
+    const bool update = std::getenv("FRAGSCOPE_UPDATE_GOLDENS") != nullptr;
+    for (const Case& one : kCases) {
+        for (const Style& style : {Style{80, false, false}, Style{110, true, false}}) {
+            const std::string path = fmt::format("{}/golden/{}_{}_{}.txt", kFolder,
+                                                 one.report ? "report" : "explain", one.name, style.width);
+            const std::string text = rendered(one, style);
+            if (update) std::ofstream(path, std::ios::binary) << text;
+            INFO(path);
+            CHECK(text == content_of(path));
+        }
+    }
+}
+
+TEST_CASE(
+    "every page: within its width, no bare 'free', no control characters, no text lost to a narrow page") {
+    for (const Case& one : kCases) {
+        for (const int width : {40, 60, 80, 110}) {
+            for (const std::string& line : lines_of(rendered(one, Style{width, false, false}))) {
+                INFO(one.name << " at " << width << ": " << line);
+                CHECK(display_width(line) <= static_cast<std::size_t>(width));
+                CHECK(unqualified_free(line).empty());
+                CHECK(
+                    line.find_first_not_of(
+                        " !\"#$%&'()*+,-./"
+                        "0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~") ==
+                    std::string::npos);
+            }
+        }
+    }
+}
+
+TEST_CASE("the reader learns first what is missing and why it failed") {
+    const std::string text = rendered({"straddle", false}, Style{80, false, false});
+    const std::size_t missing = text.find("1,204 records were lost");
+    const std::size_t verdict = text.find("Why it failed: undetermined");
+    const std::size_t request = text.find("The request\n");
+    REQUIRE(missing != std::string::npos);
+    REQUIRE(verdict != std::string::npos);
+    REQUIRE(request != std::string::npos);
+    CHECK(missing < verdict);
+    CHECK(verdict < request);
+}
+
+TEST_CASE("every page has its JSON line") {
+    for (const Case& one : kCases) {
+        const auto line = one.report ? json_line(message_in<report::Report>(one.name))
+                                     : json_line(message_in<report::Explanation>(one.name));
+        REQUIRE(line.has_value());
+        CHECK(line->find('\n') == std::string::npos);
+        for (const char* key : one.report
+                                   ? std::vector<const char*>{"\"trace\"", "\"health\"", "\"failures\""}
+                                   : std::vector<const char*>{"\"id\"", "\"health\"", "\"actions\""}) {
+            INFO(one.name << " " << key);
+            CHECK(line->find(key) != std::string::npos);
+        }
+    }
+}
+
+TEST_CASE("a page finds a bare 'free' when there is one") {
+    CHECK(unqualified_free("2 GiB free") != "");
+    CHECK(unqualified_free("Free: 2 GiB") != "");
+    CHECK(unqualified_free("cuMemFree, freed, device-free memory, eligible free memory").empty());
+}

@@ -1,0 +1,221 @@
+// Numbers, wrapping, tables and the dictionary behind `fragscope report` and `fragscope explain`.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include "tools/words.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <string>
+
+#include "tests/unit/words/unqualified.h"
+#include "tools/words_chart.h"
+#include "tools/words_json.h"
+#include "tools/words_terms.h"
+
+using namespace fragscope;
+using namespace fragscope::tools;
+using report::Quantity;
+
+namespace {
+
+Quantity between(std::uint64_t low, std::uint64_t high) {
+    Quantity quantity;
+    quantity.set_low_bytes(low);
+    quantity.set_high_bytes(high);
+    return quantity;
+}
+
+std::size_t widest_line(const std::string& text) {
+    std::size_t widest = 0;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = text.find('\n', at);
+        widest = std::max(widest, display_width(text.substr(at, end - at)));
+        at = end + 1;
+    }
+    return widest;
+}
+
+}  // namespace
+
+TEST_CASE("byte counts are exact where they look exact") {
+    CHECK(human_bytes(0) == "0 B");
+    CHECK(human_bytes(1023) == "1023 B");
+    CHECK(human_bytes(1024) == "1 KiB");
+    CHECK(human_bytes(2 << 20) == "2 MiB");
+    CHECK(human_bytes((3 << 19)) == "1.50 MiB");
+    CHECK(human_bytes((1 << 30) - 1) == "1.00 GiB");  // not "1024 MiB", and not "1 GiB"
+    CHECK(human_bytes(std::numeric_limits<std::uint64_t>::max()) == "16.0 EiB");
+    CHECK(exact_bytes(1572864) == "1,572,864 B");
+    CHECK(both_bytes(2 << 20) == "2 MiB");
+    CHECK(both_bytes((2 << 20) + 1) == "2.00 MiB (2,097,153 B)");
+}
+
+TEST_CASE("margins carry their sign over the whole range") {
+    CHECK(human_margin(0) == "0 B");
+    CHECK(human_margin(1 << 20) == "+1 MiB");
+    CHECK(human_margin(-1) == "-1 B");
+    CHECK(human_margin(std::numeric_limits<std::int64_t>::min()) == "-8 EiB");
+}
+
+TEST_CASE("durations and ratios") {
+    CHECK(human_duration(0) == "0 s");
+    CHECK(human_duration(999) == "999 ns");
+    CHECK(human_duration(1520) == "1.52 us");
+    CHECK(human_duration(999'999) == "1.00 ms");
+    CHECK(human_duration(61'000'000'000) == "61.0 s");
+    CHECK(human_duration(3'600'000'000'000) == "60 min 00 s");
+    CHECK(human_duration(7'320'000'000'000) == "2 h 02 min");
+    CHECK(human_ratio(0) == "0 %");
+    CHECK(human_ratio(1) == "100 %");
+    CHECK(human_ratio(0.00001) == "less than 0.1 %");
+    CHECK(human_ratio(0.99999) == "more than 99.9 %");
+    CHECK(human_ratio(0.4666) == "47 %");
+    CHECK(human_ratio(std::numeric_limits<double>::quiet_NaN()) == "not known");
+}
+
+TEST_CASE("nothing of a trace's texts can steer the terminal") {
+    CHECK(printable("a\x1b[2J\nb\x7f", true) == "a\\x1b[2J b\\x7f");
+    CHECK(printable("\xc3\xa9", true) == "\xc3\xa9");
+    CHECK(printable("\xc3\xa9", false) == "\\xc3\\xa9");
+    CHECK(printable("\xc3", true) == "\\xc3");           // cut off
+    CHECK(printable("\xc0\xaf", true) == "\\xc0\\xaf");  // too long an encoding
+    CHECK(printable("\xc2\x9b"
+                    "31m",
+                    true) == "\\xc2\\x9b31m");                    // C1 control sequence introducer
+    CHECK(printable("\xe2\x80\xae", true) == "\\xe2\\x80\\xae");  // turns the writing direction
+    CHECK(printable("\xed\xa0\x80", true) == "\\xed\\xa0\\x80");  // surrogate
+}
+
+TEST_CASE("wrapping keeps the width, every word, and a number with its unit") {
+    const auto lines = wrap("a request of 12 GiB did not fit", 15);
+    CHECK(lines == std::vector<std::string>{"a request of", "12 GiB did not", "fit"});
+    CHECK(wrap("", 10) == std::vector<std::string>{""});
+    CHECK(wrap("abcdefghij", 4) == std::vector<std::string>{"abcd", "efgh", "ij"});
+    CHECK(wrap("\xc3\xa9\xc3\xa9\xc3\xa9", 2) == std::vector<std::string>{"\xc3\xa9\xc3\xa9", "\xc3\xa9"});
+    CHECK(wrap("x", 0) == std::vector<std::string>{"x"});
+}
+
+TEST_CASE("a table keeps to the page, and stands as a list where it cannot") {
+    Table table;
+    table.columns = {{"name", Table::Align::kLeft, true}, {"bytes", Table::Align::kRight}};
+    table.rows = {{{"a name of many words that must be wrapped", "12 GiB"}, {"a note"}, false}};
+    for (const int width : {20, 30, 80}) {
+        Page page(Style{width, false, false});
+        page.table(table);
+        CHECK(widest_line(page.text()) <= static_cast<std::size_t>(width));
+        CHECK(page.text().find("12 GiB") != std::string::npos);
+    }
+    Page narrow(Style{18, false, false});
+    narrow.table(table);
+    CHECK(narrow.text().find("bytes: 12 GiB") != std::string::npos);
+}
+
+TEST_CASE("colour only where the style has it") {
+    Page plain(Style{80, false, false});
+    plain.title("x");
+    CHECK(plain.text() == "x\n");
+    Page coloured(Style{80, false, true});
+    coloured.title("x");
+    CHECK(coloured.text() == "\x1b[1mx\x1b[0m\n");
+}
+
+TEST_CASE("quantities: exact, interval, open ends, not known") {
+    CHECK(quantity_cell(between(1 << 20, 1 << 20)) == "1 MiB");
+    CHECK(quantity_cell(between(1 << 20, 4 << 20)) == "1 MiB to 4 MiB");
+    CHECK(quantity_words(between(1 << 20, 4 << 20)) == "between 1 MiB and 4 MiB");
+    CHECK(quantity_words(between((1 << 30) - 1, 1 << 30)) == "between 1,073,741,823 B and 1,073,741,824 B");
+    Quantity quantity;
+    CHECK(quantity_cell(quantity) == "not known");
+    CHECK(quantity_exact_cell(quantity).empty());
+    quantity.set_reason("no record of it");
+    CHECK(quantity_words(quantity) == "not known: no record of it");
+    quantity.set_low_bytes(0);
+    CHECK(quantity_words(quantity) == "at least 0 B");
+    quantity.clear_low_bytes();
+    quantity.set_high_bytes(0);
+    CHECK(quantity_words(quantity) == "at most 0 B");
+    CHECK(bound_words(quantity) == "less than 0 B; nothing was seen to fit");
+    CHECK(bound_words(between(1 << 20, 2 << 20)) == "at least 1 MiB, less than 2 MiB");
+}
+
+TEST_CASE("margins of counterfactuals: absent ends are not known") {
+    report::Counterfactual one;
+    CHECK(margin_cell(one) == "not known");
+    one.set_margin_low(-5);
+    CHECK(margin_cell(one) == "at least -5 B");
+    one.set_margin_high(7);
+    CHECK(margin_cell(one) == "-5 B to +7 B");
+    one.clear_margin_low();
+    CHECK(margin_cell(one) == "at most +7 B");
+}
+
+TEST_CASE("every value of every enumeration has words, and none says 'free' alone") {
+    const auto* definitions = Quantity::Definition_descriptor();
+    for (int i = 0; i < definitions->value_count(); ++i) {
+        const int number = definitions->value(i)->number();
+        const Term term = definition_term(static_cast<Quantity::Definition>(number));
+        INFO(definitions->value(i)->name());
+        CHECK(unqualified_free(std::string(term.name)).empty());
+        CHECK(unqualified_free(std::string(term.meaning)).empty());
+        CHECK((term.name == "unnamed quantity") == (number == 0));
+    }
+    const auto* causes = report::Verdict::Cause_descriptor();
+    for (int i = 0; i < causes->value_count(); ++i) {
+        const Term term = cause_term(static_cast<report::Verdict::Cause>(causes->value(i)->number()));
+        INFO(causes->value(i)->name());
+        CHECK(unqualified_free(std::string(term.name) + " " + std::string(term.meaning)).empty());
+        CHECK(term.name != "unnamed cause");
+    }
+    const auto* evidences = Quantity::Evidence_descriptor();
+    for (int i = 0; i < evidences->value_count(); ++i) {
+        CHECK(evidence_term(static_cast<Quantity::Evidence>(evidences->value(i)->number())).name !=
+              "unnamed evidence");
+    }
+    CHECK(definition_term(static_cast<Quantity::Definition>(9999)).name == "unnamed quantity");
+}
+
+TEST_CASE("health: silence only when nothing is known to be missing") {
+    report::Health health;
+    CHECK(health_warnings(health).size() == 1);  // complete was never claimed
+    health.set_complete(true);
+    CHECK(health_warnings(health).empty());
+    health.set_records_lost(1);
+    CHECK(health_warnings(health) == std::vector<std::string>{"1 record was lost during the recording."});
+}
+
+TEST_CASE("the chart holds its width, keeps short peaks, and leaves blanks where nothing was measured") {
+    report::Timeline timeline;
+    for (int i = 0; i < 1000; ++i) {
+        auto* point = timeline.add_points();
+        point->set_time_ns(static_cast<std::uint64_t>(i) * 1'000'000);
+        point->set_handle_bytes(i == 500 ? 1u << 30 : 1u << 20);
+    }
+    for (const int width : {60, 80, 110}) {
+        Page page(Style{width, false, false});
+        draw_timeline(page, timeline, ChartFrame{1'000'000'000, 1u << 30, {500'000'000}});
+        CHECK(widest_line(page.text()) <= static_cast<std::size_t>(width));
+        CHECK(page.text().find('#') != std::string::npos);
+        CHECK(page.text().find("peak 1 GiB") != std::string::npos);
+        CHECK(page.text().find("1 failure") != std::string::npos);
+    }
+    Page page(Style{110, false, false});
+    draw_timeline(page, timeline, ChartFrame{});
+    CHECK(page.text().find("device-free memory: not measured") != std::string::npos);
+    CHECK(page.text().find("addresses reserved: none") != std::string::npos);
+    Page tiny(Style{40, false, false});
+    draw_timeline(tiny, timeline, ChartFrame{});
+    CHECK(widest_line(tiny.text()) <= 40);
+}
+
+TEST_CASE("JSON: one line, the proto's own names, empty fields too") {
+    report::Explanation explanation;
+    explanation.set_id("failure:1");
+    explanation.mutable_verdict()->set_cause(report::Verdict::virtual_space_fragmentation);
+    const std::optional<std::string> line = json_line(explanation);
+    REQUIRE(line.has_value());
+    CHECK(line->find('\n') == std::string::npos);
+    CHECK(line->find("\"id\":\"failure:1\"") != std::string::npos);
+    CHECK(line->find("\"cause\":\"virtual_space_fragmentation\"") != std::string::npos);
+    CHECK(line->find("\"constraint\":\"\"") != std::string::npos);
+    CHECK(line->find("\"of_failures\":0") != std::string::npos);
+}

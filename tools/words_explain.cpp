@@ -1,0 +1,345 @@
+// The explanation's sections, each a function from the message to lines: see words_explain.h.
+#include "tools/words_explain.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/util/message_differencer.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tools/words_report.h"
+#include "tools/words_terms.h"
+
+namespace fragscope::tools {
+
+using report::Counterfactual;
+using report::Explanation;
+using report::Quantity;
+using Tone = Page::Tone;
+using Align = Table::Align;
+
+namespace {
+
+const Counterfactual* counterfactual_of(const Explanation& explanation, const std::string& id) {
+    for (const Counterfactual& one : explanation.counterfactuals()) {
+        if (one.id() == id) return &one;
+    }
+    return nullptr;
+}
+
+// "6 GiB was available and 8 GiB was needed: 2 GiB too little", from the counterfactual with nothing removed.
+std::string as_it_was_words(const Explanation& explanation) {
+    const Counterfactual* as_it_was = counterfactual_of(explanation, "as_it_was");
+    if (as_it_was == nullptr || !is_known(as_it_was->available()) || !is_known(as_it_was->needed()))
+        return {};
+    std::string words =
+        fmt::format("As it was, the request needed {} and {} was available to it",
+                    quantity_words(as_it_was->needed()), quantity_words(as_it_was->available()));
+    if (as_it_was->has_margin_low() && as_it_was->has_margin_high() &&
+        as_it_was->margin_low() == as_it_was->margin_high() && as_it_was->margin_low() < 0) {
+        words += fmt::format(": {} too little", human_margin(as_it_was->margin_low()).substr(1));
+    }
+    return words + ".";
+}
+
+std::string removal_words(const Explanation& explanation) {
+    std::string words;
+    for (const std::string& removed : explanation.verdict().removed()) {
+        const Counterfactual* one = counterfactual_of(explanation, removed);
+        if (!words.empty()) words += "; together with ";
+        words += one != nullptr && !one->removed().empty() ? one->removed() : removed;
+    }
+    return words;
+}
+
+void put_verdict(Page& page, const Explanation& explanation) {
+    const report::Verdict& verdict = explanation.verdict();
+    const Term cause = cause_term(verdict.cause());
+    std::string headline = "Why it failed: ";
+    if (verdict.cause() == report::Verdict::no_failure) headline = "Nothing to explain: ";
+    headline += cause.name;
+    if (!verdict.constraint().empty()) headline += " (" + verdict.constraint() + ")";
+    page.gap();
+    page.paragraph(headline, 0, Tone::kBad);
+    page.paragraph(
+        verdict.summary().empty() ? upper_first(std::string(cause.meaning)) + "." : verdict.summary(), 2);
+    if (!verdict.summary().empty()) {
+        page.paragraph(fmt::format("{}: {}.", upper_first(std::string(cause.name)), cause.meaning), 2,
+                       Tone::kQuiet);
+    }
+    if (const std::string numbers = as_it_was_words(explanation); !numbers.empty())
+        page.paragraph(numbers, 2);
+    if (const std::string removed = removal_words(explanation); !removed.empty()) {
+        page.paragraph("The smallest change that lets it fit: " + removed + ".", 2);
+    }
+    if (!verdict.deciding_measurement().empty()) {
+        page.paragraph("What would decide it: " + verdict.deciding_measurement(), 2);
+    }
+    if (!verdict.contributing().empty()) page.paragraph("What else had a share in it:", 2);
+    for (const std::string& share : verdict.contributing()) page.item("-", share, 4);
+}
+
+void put_fact(Page& page, const std::string& name, const std::string& text) {
+    page.item(fmt::format("{:<14}", name), text, 2);
+}
+
+void put_request(Page& page, const Explanation& explanation) {
+    const report::Request& request = explanation.request();
+    page.heading("The request");
+    if (!explanation.has_request()) {
+        page.paragraph("Not known.", 2);
+        return;
+    }
+    std::string call = request.function().empty() ? "not known" : request.function();
+    if (!request.in_words().empty()) call += ": " + request.in_words();
+    put_fact(page, "call", call);
+    put_fact(page, "answer",
+             request.result_name().empty()
+                 ? fmt::format("error {}", request.result())
+                 : fmt::format("{} (error {})", request.result_name(), request.result()));
+    put_fact(page, "where",
+             fmt::format("process {}, thread {}, {}", request.process(), request.thread(),
+                         request.device().empty() ? "device not known" : "device " + request.device()));
+    put_fact(page, "when",
+             fmt::format("{} after the start, call number {} of its process",
+                         human_duration(request.time_ns()), grouped(request.sequence())));
+    put_fact(page, "asked for", quantity_words(request.requested()));
+    std::string needed = quantity_words(request.needed());
+    if (is_known(request.needed())) {
+        needed += quantity_exact_cell(request.needed()) == quantity_exact_cell(request.requested())
+                      ? ": no rounding up"
+                      : ", after rounding up";
+    }
+    if (is_known(request.needed()) && !request.needed().reason().empty())
+        needed += " (" + request.needed().reason() + ")";
+    put_fact(page, "needs", needed);
+    if (request.has_alignment_bytes()) {
+        put_fact(page, "alignment",
+                 fmt::format("{}: its address must be a multiple of this",
+                             human_bytes(request.alignment_bytes())));
+    }
+    if (request.has_granularity_bytes()) {
+        put_fact(page, "granularity",
+                 fmt::format("{}: memory is taken in multiples of this",
+                             human_bytes(request.granularity_bytes())));
+    }
+    std::string shape(contiguity_words(request.contiguity()));
+    if (!request.contiguity_reason().empty()) shape += " (" + request.contiguity_reason() + ")";
+    put_fact(page, "shape", shape);
+}
+
+// What of a scope differs from the one that was said already.
+std::string other_scope_words(const report::Scope& scope, const report::Scope& common) {
+    report::Scope different = scope;
+    const bool whole_device = !scope.has_process() && common.has_process();
+    if (scope.process() == common.process()) different.clear_process();
+    if (scope.device() == common.device()) different.clear_device();
+    if (scope.domain() == common.domain()) different.clear_domain();
+    if (scope.snapshot() == common.snapshot()) different.clear_snapshot();
+    if (scope.time_ns() == common.time_ns()) different.clear_time_ns();
+    std::string words = whole_device ? "the device as a whole, not one process" : "";
+    if (const std::string rest = scope_words(different); !rest.empty())
+        words += (words.empty() ? "" : ", ") + rest;
+    return words.empty() ? "a scope that is not stated" : words;
+}
+
+bool same_scope(const report::Scope& a, const report::Scope& b) {
+    return google::protobuf::util::MessageDifferencer::Equals(a, b);
+}
+
+// The scope that most of the audit's numbers share: said once, above the table.
+report::Scope common_scope(const Explanation& explanation) {
+    const Quantity* best = nullptr;
+    std::ptrdiff_t most = 0;
+    for (const Quantity& quantity : explanation.audit()) {
+        const auto count =
+            std::count_if(explanation.audit().begin(), explanation.audit().end(),
+                          [&](const Quantity& q) { return same_scope(q.scope(), quantity.scope()); });
+        if (count > most) {
+            most = count;
+            best = &quantity;
+        }
+    }
+    return best == nullptr ? report::Scope() : best->scope();
+}
+
+void put_audit(Page& page, const Explanation& explanation) {
+    page.heading("The state at that moment");
+    if (explanation.audit().empty()) {
+        page.paragraph("No number about the state is known.", 2);
+        return;
+    }
+    const report::Scope common = common_scope(explanation);
+    if (const std::string scope = scope_words(common); !scope.empty()) {
+        page.paragraph("One snapshot: " + scope + ". A number that holds elsewhere says so.", 2,
+                       Tone::kQuiet);
+    }
+    Table table;
+    table.columns = {{"quantity", Align::kLeft, true},
+                     {"bytes", Align::kRight, true},
+                     {"exact", Align::kRight, true},
+                     {"how known", Align::kLeft}};
+    std::set<Quantity::Definition> explained;
+    std::set<Quantity::Evidence> used;
+    for (const Quantity& quantity : explanation.audit()) {
+        const Term term = definition_term(quantity.definition());
+        const Term evidence = evidence_term(quantity.evidence());
+        Table::Row row;
+        row.cells = {std::string(term.name), quantity_cell(quantity), quantity_exact_cell(quantity),
+                     is_known(quantity) ? std::string(evidence.name) : "-"};
+        std::string note;
+        if (explained.insert(quantity.definition()).second) note = fmt::format("{}. ", term.meaning);
+        if (!same_scope(quantity.scope(), common)) {
+            note += "Holds for: " + other_scope_words(quantity.scope(), common) + ". ";
+        }
+        note += quantity.reason().empty() ? "" : (is_known(quantity) ? "How: " : "Why: ") + quantity.reason();
+        if (!note.empty()) row.notes = {upper_first(note)};
+        if (is_known(quantity)) used.insert(quantity.evidence());
+        table.rows.push_back(std::move(row));
+    }
+    page.table(table);
+    page.gap();
+    for (const Quantity::Evidence evidence : used) {
+        const Term term = evidence_term(evidence);
+        page.item(fmt::format("{:<9}", term.name), fmt::format("= {}", term.meaning), 2, Tone::kQuiet);
+    }
+}
+
+// Two amounts that differ but read alike are both written out exactly.
+std::pair<std::string, std::string> compared_cells(const Quantity& available, const Quantity& needed) {
+    const bool known = is_known(available) && is_known(needed);
+    if (known && (read_alike(available.low_bytes(), needed.low_bytes()) ||
+                  read_alike(available.high_bytes(), needed.high_bytes()))) {
+        return {quantity_exact_cell(available), quantity_exact_cell(needed)};
+    }
+    return {quantity_cell(available), quantity_cell(needed)};
+}
+
+void put_counterfactuals(Page& page, const Explanation& explanation) {
+    page.heading("What if");
+    if (explanation.counterfactuals().empty()) {
+        page.paragraph("No change was tried on paper for this failure.", 2);
+        return;
+    }
+    page.paragraph(
+        "Each line changes one thing and leaves all else as it was. Would the request have fitted then?", 2,
+        Tone::kQuiet);
+    Table table;
+    table.columns = {{"change", Align::kLeft, true},
+                     {"available", Align::kRight, true},
+                     {"needed", Align::kRight, true},
+                     {"fits?", Align::kLeft, true},
+                     {"margin", Align::kRight, true}};
+    bool any_interval = false;
+    for (const Counterfactual& one : explanation.counterfactuals()) {
+        const auto [available, needed] = compared_cells(one.available(), one.needed());
+        const bool applies = one.outcome() != Counterfactual::not_applicable;
+        Table::Row row;
+        row.cells = {one.removed().empty() ? one.id() : one.removed(), applies ? available : "-",
+                     applies ? needed : "-", std::string(outcome_words(one.outcome())),
+                     applies ? margin_cell(one) : "-"};
+        row.emphasised = one.outcome() == Counterfactual::fits;
+        if (!one.reason().empty()) row.notes.push_back(one.reason());
+        if (!one.call().empty()) row.notes.push_back("Done by: " + one.call());
+        any_interval = any_interval || (one.has_margin_low() && one.has_margin_high() &&
+                                        one.margin_low() < 0 && one.margin_high() >= 0);
+        table.rows.push_back(std::move(row));
+    }
+    page.table(table);
+    page.paragraph("margin = available - needed; below zero it does not fit.", 2, Tone::kQuiet);
+    if (any_interval) {
+        page.paragraph("Where the margin runs from below zero to above it, the trace cannot tell.", 2,
+                       Tone::kQuiet);
+    }
+}
+
+void put_domains(Page& page, const Explanation& explanation) {
+    if (explanation.domains().empty()) return;
+    page.heading("How fragmented it was");
+    page.paragraph(
+        "Per domain (the memory or addresses that one kind of request may use); never added up across "
+        "domains.",
+        2, Tone::kQuiet);
+    for (const report::Domain& domain : explanation.domains()) {
+        page.item("-", domain.name().empty() ? "domain without a name" : domain.name(), 2, Tone::kStrong);
+        std::string outside = "Usable and unused: " + quantity_words(domain.free_sum()) + " in all";
+        if (domain.has_free_extents()) outside += ", in " + counted(domain.free_extents(), "piece");
+        outside += "; the largest piece: " + quantity_words(domain.free_largest()) + ".";
+        page.paragraph(outside, 4);
+        page.paragraph(
+            domain.has_external_ratio()
+                ? fmt::format("External fragmentation: {} of it lies outside the largest piece.",
+                              human_ratio(domain.external_ratio()))
+                : std::string("External fragmentation (the share outside the largest piece): not known."),
+            4);
+        page.paragraph(
+            fmt::format("Charged: {}; requested: {}; internal waste (charged, but never asked for): {}.",
+                        quantity_words(domain.charged()), quantity_words(domain.requested()),
+                        quantity_words(domain.internal_waste())),
+            4);
+        page.paragraph(
+            domain.has_internal_ratio()
+                ? fmt::format("Internal fragmentation: {} of what was charged is waste.",
+                              human_ratio(domain.internal_ratio()))
+                : std::string("Internal fragmentation (waste as a share of what was charged): not known."),
+            4);
+        if (!domain.note().empty()) page.paragraph(domain.note(), 4, Tone::kQuiet);
+    }
+}
+
+void put_bounds(Page& page, const Explanation& explanation) {
+    if (explanation.bounds().empty()) return;
+    page.heading("The largest single request that would have been met, by way of allocating");
+    for (const report::Bound& bound : explanation.bounds()) {
+        page.item("-", mechanism_words(bound.mechanism()) + ": " + bound_words(bound.largest()) + ".");
+        if (!is_known(bound.largest()) && !bound.largest().reason().empty()) {
+            page.paragraph("Why not known: " + bound.largest().reason(), 4, Tone::kQuiet);
+        }
+        if (!bound.limited_by().empty()) page.paragraph("Limited by: " + bound.limited_by(), 4, Tone::kQuiet);
+        if (!bound.low_evidence().empty())
+            page.paragraph("Lower end: " + bound.low_evidence(), 4, Tone::kQuiet);
+        if (!bound.high_evidence().empty())
+            page.paragraph("Upper end: " + bound.high_evidence(), 4, Tone::kQuiet);
+    }
+}
+
+void put_list(Page& page, const std::string& heading,
+              const google::protobuf::RepeatedPtrField<std::string>& texts, bool numbered,
+              const std::string& none) {
+    page.heading(heading);
+    if (texts.empty()) page.paragraph(none, 2);
+    int number = 0;
+    for (const std::string& text : texts) page.item(numbered ? fmt::format("{}.", ++number) : "-", text);
+}
+
+// "failure:3" -> "Failure 3"
+std::string title_of(const Explanation& explanation) {
+    std::string title = "Explanation";
+    if (explanation.id().starts_with("failure:")) title = "Failure " + explanation.id().substr(8);
+    if (explanation.of_failures() != 0 && title != "Explanation") {
+        title += fmt::format(" of {}", explanation.of_failures());
+    }
+    if (!explanation.trace().empty()) title += " in " + explanation.trace();
+    return title;
+}
+
+}  // namespace
+
+std::string render_explanation(const Explanation& explanation, const Style& style) {
+    Page page(style);
+    page.title(title_of(explanation));
+    put_health(page, explanation.health());
+    put_verdict(page, explanation);
+    if (explanation.verdict().cause() == report::Verdict::no_failure) return page.text();
+    put_request(page, explanation);
+    put_audit(page, explanation);
+    put_counterfactuals(page, explanation);
+    put_domains(page, explanation);
+    put_bounds(page, explanation);
+    put_list(page, "What to do", explanation.actions(), true, "Nothing that this trace gives reason for.");
+    put_list(page, "What is not known", explanation.not_known(), false,
+             "Nothing further is known to be missing.");
+    return page.text();
+}
+
+}  // namespace fragscope::tools

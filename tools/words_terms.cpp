@@ -1,0 +1,293 @@
+// The dictionary behind report and explain: see words_terms.h.
+#include "tools/words_terms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tools/words.h"
+
+namespace fragscope::tools {
+
+using report::Counterfactual;
+using report::Quantity;
+using report::Request;
+using report::Verdict;
+
+Term definition_term(Quantity::Definition definition) {
+    switch (definition) {
+        case Quantity::capacity:
+            return {"device capacity", "all memory of the device, as the driver states it"};
+        case Quantity::device_free:
+            return {"device-free memory", "held by nobody at that moment, as cuMemGetInfo said"};
+        case Quantity::address_reserved:
+            return {"reserved addresses", "virtual addresses held; there need be no memory behind them"};
+        case Quantity::committed:
+            return {"committed", "memory promised to the program under the call's contract"};
+        case Quantity::resident:
+            return {"resident", "memory present on the device at that moment"};
+        case Quantity::requested:
+            return {"requested", "what the program asked for, before any rounding"};
+        case Quantity::charged:
+            return {"charged", "what was taken for it, after rounding up and bookkeeping"};
+        case Quantity::attributed:
+            return {"attributed", "charged, and explained by the recorded calls of this process"};
+        case Quantity::unattributed:
+            return {"unattributed", "taken on the device, and explained by no recorded call"};
+        case Quantity::other_processes:
+            return {"other processes", "charged by the other recorded processes on the same device"};
+        case Quantity::cached:
+            return {"cached", "kept by a pool or allocator for later, in no live allocation"};
+        case Quantity::reclaimable:
+            return {"reclaimable",
+                    "cached, and given back to the device by a call that the program can make"};
+        case Quantity::eligible_free:
+            return {"eligible free memory",
+                    "unused, and usable for this request: its pool, alignment and placement fit"};
+        case Quantity::commitment_headroom:
+            return {"commitment headroom", "what may still be promised before a limit is reached"};
+        case Quantity::largest_allocatable:
+            return {"largest allocatable", "the largest single request that would have been met"};
+        case Quantity::live:
+            return {"live", "in allocations that the program had not given back"};
+        case Quantity::internal_waste:
+            return {"internal waste",
+                    "charged, but holding nothing that the program asked for (rounding up)"};
+        case Quantity::mapped:
+            return {"mapped addresses", "virtual addresses with memory behind them"};
+        case Quantity::payload_written:
+            return {"payload written", "where recorded copies and memsets wrote"};
+        case Quantity::pending_free:
+            return {"waiting for a stream",
+                    "given back by the program, but its stream has not come to that point yet"};
+        case Quantity::needed:
+            return {"needed", "what the request takes, after rounding up"};
+        case Quantity::external_span:
+            return {"address span", "from the lowest to the highest address seen"};
+        default:
+            return {"unnamed quantity", "of a kind that this version of fragscope does not know"};
+    }
+}
+
+Term evidence_term(Quantity::Evidence evidence) {
+    switch (evidence) {
+        case Quantity::unknown:
+            return {"not known", "nothing in the trace says it"};
+        case Quantity::measured:
+            return {"measured", "the driver or the call itself said so"};
+        case Quantity::derived:
+            return {"derived", "arithmetic on measured numbers of the same moment and place"};
+        case Quantity::bounded:
+            return {"bounded", "the true value lies between two ends that are known"};
+        case Quantity::assumed:
+            return {"assumed", "rests on a rule about the driver that this trace does not show"};
+        default:
+            return {"unnamed evidence", "of a kind that this version of fragscope does not know"};
+    }
+}
+
+Term cause_term(Verdict::Cause cause) {
+    switch (cause) {
+        case Verdict::capacity_exhaustion:
+            return {"capacity exhaustion",
+                    "the memory in use left less than the request needs, however it is arranged"};
+        case Verdict::commitment_limit:
+            return {"commitment limit",
+                    "a limit on what may be promised was reached, before the memory itself ran out"};
+        case Verdict::virtual_space_fragmentation:
+            return {"virtual-space fragmentation",
+                    "enough virtual addresses were unused, but no single unbroken range of them was large "
+                    "enough"};
+        case Verdict::physical_external_fragmentation:
+            return {"physical external fragmentation",
+                    "enough device memory was unused, but no single unbroken piece of it was large enough"};
+        case Verdict::allocator_external_fragmentation:
+            return {"allocator-cache fragmentation",
+                    "a pool or allocator kept enough memory that nothing used, but not where this request "
+                    "could have it"};
+        case Verdict::internal_fragmentation:
+            return {"internal fragmentation",
+                    "rounding up took memory that holds nothing the program asked for; without that, the "
+                    "request fits"};
+        case Verdict::other_constraint:
+            return {"another limit", "something other than the amount of memory refused it"};
+        case Verdict::undetermined:
+            return {"undetermined", "the trace does not hold enough to tell one cause from another"};
+        case Verdict::no_failure:
+            return {"no failure", "nothing in this trace failed, so nothing is to be explained"};
+        case Verdict::not_an_allocation:
+            return {"not a memory failure", "the call failed for a reason that is not about memory"};
+        case Verdict::cause_unspecified:
+            return {"not stated", "no cause was worked out"};
+        default:
+            return {"unnamed cause", "of a kind that this version of fragscope does not know"};
+    }
+}
+
+std::string_view outcome_words(Counterfactual::Outcome outcome) {
+    switch (outcome) {
+        case Counterfactual::fits:
+            return "yes";
+        case Counterfactual::does_not_fit:
+            return "no";
+        case Counterfactual::not_applicable:
+            return "does not apply";
+        default:
+            return "cannot tell";
+    }
+}
+
+std::string_view contiguity_words(Request::Contiguity contiguity) {
+    switch (contiguity) {
+        case Request::physical:
+            return "one unbroken piece of device memory";
+        case Request::virtual_only:
+            return "one unbroken range of virtual addresses; the memory behind it may be in pieces";
+        case Request::segmented:
+            return "may be in pieces; the program keeps track of them";
+        default:
+            return "not known";
+    }
+}
+
+std::string mechanism_words(const std::string& mechanism) {
+    static constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kWords = {{
+        {"direct", "one plain allocation (cuMemAlloc)"},
+        {"vmm", "one physical handle (cuMemCreate)"},
+        {"reservation", "one address reservation (cuMemAddressReserve)"},
+        {"stitched", "several physical handles mapped side by side into one address range"},
+        {"pool", "from the stream-ordered pool (cuMemAllocAsync)"},
+        {"granularity", "the same with a different granularity"},
+        {"indirection", "in several pieces that the program keeps track of"},
+        {"compaction", "after moving live blocks together"},
+        {"managed", "managed memory (cuMemAllocManaged)"},
+        {"host", "page-locked host memory (cuMemHostAlloc)"},
+    }};
+    for (const auto& [id, words] : kWords) {
+        if (id == mechanism) return std::string(words);
+    }
+    return mechanism;
+}
+
+bool is_known(const Quantity& quantity) { return quantity.has_low_bytes() || quantity.has_high_bytes(); }
+
+bool read_alike(std::uint64_t a, std::uint64_t b) {
+    const std::uint64_t larger = std::max(a, b);
+    const std::uint64_t difference = larger - std::min(a, b);
+    return difference != 0 && larger >= 1024 && difference <= larger / 100;
+}
+
+namespace {
+
+enum class Form { kHuman, kExact, kBoth };
+
+std::string shown(std::uint64_t bytes, Form form) {
+    if (form == Form::kExact) return exact_bytes(bytes);
+    return form == Form::kHuman ? human_bytes(bytes) : both_bytes(bytes);
+}
+
+Form form_for(const Quantity& quantity, Form wanted) {
+    return wanted == Form::kHuman && read_alike(quantity.low_bytes(), quantity.high_bytes()) ? Form::kExact
+                                                                                             : wanted;
+}
+
+std::string cell(const Quantity& quantity, Form wanted) {
+    const bool low = quantity.has_low_bytes();
+    const bool high = quantity.has_high_bytes();
+    if (low && high) {
+        const Form form = form_for(quantity, wanted);
+        if (quantity.low_bytes() == quantity.high_bytes()) return shown(quantity.low_bytes(), form);
+        return fmt::format("{} to {}", shown(quantity.low_bytes(), form), shown(quantity.high_bytes(), form));
+    }
+    if (low) return "at least " + shown(quantity.low_bytes(), wanted);
+    if (high) return "at most " + shown(quantity.high_bytes(), wanted);
+    return "not known";
+}
+
+}  // namespace
+
+std::string quantity_cell(const Quantity& quantity) { return cell(quantity, Form::kHuman); }
+
+std::string quantity_exact_cell(const Quantity& quantity) {
+    return is_known(quantity) ? cell(quantity, Form::kExact) : "";
+}
+
+std::string quantity_words(const Quantity& quantity) {
+    if (!is_known(quantity)) {
+        return quantity.reason().empty() ? "not known" : "not known: " + quantity.reason();
+    }
+    if (quantity.has_low_bytes() && quantity.has_high_bytes() &&
+        quantity.low_bytes() != quantity.high_bytes()) {
+        const Form form = form_for(quantity, Form::kHuman);
+        return fmt::format("between {} and {}", shown(quantity.low_bytes(), form),
+                           shown(quantity.high_bytes(), form));
+    }
+    return cell(quantity, Form::kBoth);
+}
+
+std::string margin_cell(const Counterfactual& counterfactual) {
+    const bool low = counterfactual.has_margin_low();
+    const bool high = counterfactual.has_margin_high();
+    if (low && high) {
+        const std::string from = human_margin(counterfactual.margin_low());
+        const std::string to = human_margin(counterfactual.margin_high());
+        return counterfactual.margin_low() == counterfactual.margin_high()
+                   ? from
+                   : fmt::format("{} to {}", from, to);
+    }
+    if (low) return "at least " + human_margin(counterfactual.margin_low());
+    if (high) return "at most " + human_margin(counterfactual.margin_high());
+    return "not known";
+}
+
+std::string bound_words(const Quantity& largest) {
+    const bool low = largest.has_low_bytes();
+    const bool high = largest.has_high_bytes();
+    if (low && high) {
+        if (largest.low_bytes() == largest.high_bytes()) return "exactly " + both_bytes(largest.low_bytes());
+        return fmt::format("at least {}, less than {}", both_bytes(largest.low_bytes()),
+                           both_bytes(largest.high_bytes()));
+    }
+    if (low) return fmt::format("at least {}; no upper end known", both_bytes(largest.low_bytes()));
+    if (high) return fmt::format("less than {}; nothing was seen to fit", both_bytes(largest.high_bytes()));
+    return "not known";
+}
+
+std::string scope_words(const report::Scope& scope) {
+    std::string words;
+    const auto add = [&words](const std::string& part) {
+        if (!words.empty()) words += ", ";
+        words += part;
+    };
+    if (scope.has_process()) add(fmt::format("process {}", scope.process()));
+    if (!scope.device().empty()) add("device " + scope.device());
+    if (!scope.domain().empty()) add(scope.domain());
+    if (scope.has_snapshot()) add("at call number " + grouped(scope.snapshot()));
+    if (scope.has_time_ns()) add(human_duration(scope.time_ns()) + " after the start");
+    return words;
+}
+
+std::string shown_version(std::uint32_t version) {
+    return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+std::vector<std::string> health_warnings(const report::Health& health) {
+    std::vector<std::string> warnings(health.warnings().begin(), health.warnings().end());
+    if (!warnings.empty()) return warnings;
+    if (health.file_cut_off()) {
+        warnings.push_back(
+            fmt::format("The file was cut off: it can be read up to byte {}, and what came later is missing.",
+                        grouped(health.readable_bytes())));
+    }
+    if (health.records_lost() != 0) {
+        warnings.push_back(counted(health.records_lost(), "record was", "records were") +
+                           " lost during the recording.");
+    }
+    if (warnings.empty() && !health.complete()) {
+        warnings.emplace_back("The trace is not known to be complete, and does not say what is missing.");
+    }
+    return warnings;
+}
+
+}  // namespace fragscope::tools

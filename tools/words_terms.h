@@ -1,0 +1,53 @@
+// What the report messages' enumerations and quantities mean, in words for a person who has never seen the
+// tool. Every term is explained where it is first used; these are the explanations. No text here says "free"
+// without saying of what.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "proto/report.pb.h"
+
+namespace fragscope::tools {
+
+struct Term {
+    std::string_view name;
+    std::string_view meaning;  // a few words, no full stop
+};
+
+// All of them have an entry for numbers that a newer writer may have used: its name says that it is not known
+// here.
+Term definition_term(report::Quantity::Definition definition);
+Term evidence_term(report::Quantity::Evidence evidence);
+Term cause_term(report::Verdict::Cause cause);  // name: a heading; meaning: what such a failure is
+std::string_view outcome_words(report::Counterfactual::Outcome outcome);
+std::string_view contiguity_words(report::Request::Contiguity contiguity);
+// "one plain allocation (cuMemAlloc)"; a mechanism without an entry stands as it is.
+std::string mechanism_words(const std::string& mechanism);
+
+// Short, for a table cell: "2 MiB", "1 GiB to 2 GiB", "at least 1 GiB", "not known".
+std::string quantity_cell(const report::Quantity& quantity);
+// The same with exact byte counts.
+std::string quantity_exact_cell(const report::Quantity& quantity);
+// For running text: "between 1 GiB and 2 GiB", "not known: no record of it". A quantity that was never filled
+// in is not known.
+std::string quantity_words(const report::Quantity& quantity);
+// Two amounts that differ so little that they must be written out exactly to be told apart.
+bool read_alike(std::uint64_t a, std::uint64_t b);
+bool is_known(const report::Quantity& quantity);
+// A margin of a counterfactual, as a cell.
+std::string margin_cell(const report::Counterfactual& counterfactual);
+// The half-open interval of a Bound: the low end was seen to fit, the high end proven not to.
+std::string bound_words(const report::Quantity& largest);
+
+// "process 0, device GPU-…, physical, at call 4,711 (1.2 s after the start)"; empty when nothing is said.
+std::string scope_words(const report::Scope& scope);
+
+std::string shown_version(std::uint32_t version);  // 13000: "13.0"
+
+// What is missing from the trace, as sentences; empty when nothing is known to be missing.
+std::vector<std::string> health_warnings(const report::Health& health);
+
+}  // namespace fragscope::tools
