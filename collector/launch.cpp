@@ -1,0 +1,181 @@
+#include "collector/launch.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "proto/wire.h"
+
+extern char** environ;
+
+namespace fragscope::collector {
+
+namespace {
+
+constexpr std::array kPassedOn{SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+// Would end us where the write that causes it should merely fail.
+constexpr std::array kIgnored{SIGPIPE, SIGXFSZ};
+
+std::atomic<pid_t> g_child{-1};
+std::atomic<int> g_last_signal{0};
+static_assert(std::atomic<pid_t>::is_always_lock_free);
+
+struct sigaction g_before[kPassedOn.size() + kIgnored.size() + 1];
+
+extern "C" void on_signal(int number, siginfo_t* info, void*) {
+    const int error = errno;
+    if (number != SIGUSR1 && number != SIGUSR2) g_last_signal.store(number, std::memory_order_relaxed);
+    // The kernel sends a terminal's signals to the whole foreground group, the program included.
+    const pid_t child = g_child.load(std::memory_order_relaxed);
+    if (info->si_code != SI_KERNEL && child > 0) ::kill(child, number);
+    errno = error;
+}
+
+// Its only use is to end a sleep.
+extern "C" void on_child(int) {}
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+    std::vector<char*> out;
+    for (const std::string& s : strings) out.push_back(const_cast<char*>(s.c_str()));
+    out.push_back(nullptr);
+    return out;
+}
+
+void set_back() {
+    std::size_t i = 0;
+    for (const int number : kPassedOn) ::sigaction(number, &g_before[i++], nullptr);
+    for (const int number : kIgnored) ::sigaction(number, &g_before[i++], nullptr);
+    ::sigaction(SIGCHLD, &g_before[i], nullptr);
+}
+
+}  // namespace
+
+void occupy_standard_descriptors() {
+    for (int fd = 0; fd <= 2; ++fd)
+        // The lowest free number is taken, so going up fills each hole in turn.
+        if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)::open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+std::vector<std::string> traced_environment(const std::string& shim, const std::string& session) {
+    const auto is = [](const char* entry, const std::string& name) {
+        return std::strncmp(entry, name.c_str(), name.size()) == 0 && entry[name.size()] == '=';
+    };
+    std::vector<std::string> environment;
+    std::string preload = "LD_PRELOAD=" + shim;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        if (is(*entry, "LD_PRELOAD")) {
+            const char* before = *entry + std::strlen("LD_PRELOAD=");
+            if (*before != '\0') preload += std::string(":") + before;
+        } else if (!is(*entry, wire::kSessionVariable)) {
+            environment.emplace_back(*entry);
+        }
+    }
+    environment.push_back(std::move(preload));
+    environment.push_back(std::string(wire::kSessionVariable) + "=" + session);
+    return environment;
+}
+
+std::string Ended::how() const {
+    return signal ? fmt::format("signal {}", *signal) : fmt::format("exit {}", exit_status.value_or(0));
+}
+int Ended::status() const { return signal ? 128 + *signal : exit_status.value_or(0); }
+
+Launcher::Launcher() {
+    g_last_signal = 0;
+    std::size_t i = 0;
+    for (const int number : kPassedOn) {
+        ::sigaction(number, nullptr, &g_before[i]);
+        // What was ignored from the start (nohup, a background job) stays ignored.
+        if (g_before[i++].sa_handler == SIG_IGN) continue;
+        struct sigaction action {};
+        action.sa_sigaction = on_signal;
+        action.sa_flags = SA_SIGINFO;
+        ::sigaction(number, &action, nullptr);
+    }
+    for (const int number : kIgnored) {
+        struct sigaction action {};
+        action.sa_handler = SIG_IGN;
+        ::sigaction(number, &action, &g_before[i++]);
+    }
+    struct sigaction action {};
+    action.sa_handler = on_child;
+    ::sigaction(SIGCHLD, &action, &g_before[i]);
+}
+
+Launcher::~Launcher() {
+    g_child = -1;
+    set_back();
+}
+
+int Launcher::start(const std::string& path, const std::vector<std::string>& arguments,
+                    const std::vector<std::string>& environment) {
+    int report[2];
+    if (::pipe2(report, O_CLOEXEC) != 0) return errno;
+    std::vector<char*> argv = pointers(arguments);
+    std::vector<char*> envp = pointers(environment);
+    // Nothing may come between the fork and knowing the child, or a signal would be lost.
+    sigset_t all;
+    sigset_t before;
+    ::sigfillset(&all);
+    ::sigprocmask(SIG_SETMASK, &all, &before);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        set_back();
+        ::sigprocmask(SIG_SETMASK, &before, nullptr);
+        ::execvpe(path.c_str(), argv.data(), envp.data());  // has a slash; runs a script without "#!" as shells do
+        const int error = errno;
+        (void)!::write(report[1], &error, sizeof error);
+        ::_exit(127);
+    }
+    const int fork_error = errno;
+    if (child > 0) {
+        child_ = child;
+        g_child = child;
+    }
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
+    ::close(report[1]);
+    int error = child < 0 ? fork_error : 0;
+    if (child > 0) {
+        ssize_t n;
+        do {
+            n = ::read(report[0], &error, sizeof error);
+        } while (n < 0 && errno == EINTR);
+        if (n == static_cast<ssize_t>(sizeof error)) {
+            while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+            }
+            child_ = -1;
+            g_child = -1;
+        } else {
+            error = 0;
+        }
+    }
+    ::close(report[0]);
+    return error;
+}
+
+std::optional<Ended> Launcher::ended() {
+    int status = 0;
+    if (child_ <= 0 || ::waitpid(child_, &status, WNOHANG) != child_) return std::nullopt;
+    child_ = -1;
+    g_child = -1;  // its number may be another process's from now on
+    Ended ended;
+    if (WIFSIGNALED(status))
+        ended.signal = WTERMSIG(status);
+    else
+        ended.exit_status = WEXITSTATUS(status);
+    return ended;
+}
+
+int Launcher::last_signal() const { return g_last_signal.load(std::memory_order_relaxed); }
+void Launcher::forget_signals() { g_last_signal.store(0, std::memory_order_relaxed); }
+
+}  // namespace fragscope::collector

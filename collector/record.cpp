@@ -1,0 +1,171 @@
+#include "collector/record.h"
+
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "collector/drain.h"
+#include "collector/program_file.h"
+#include "collector/trace_writer.h"
+
+namespace fragscope::collector {
+
+namespace {
+
+// Exit statuses of programs that run other programs, as env(1) and nohup(1) have them.
+constexpr int kOwnTrouble = 125;
+
+// The wait between two rounds doubles while nothing comes. It bounds what a ring must hold and what idling costs.
+constexpr std::uint64_t kMinWaitNs = 100'000;
+constexpr std::uint64_t kMaxWaitNs = 500'000;
+
+void wait(std::uint64_t ns) {
+    struct timespec time {
+        static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)
+    };
+    ::nanosleep(&time, nullptr);  // a signal ends it early, and that is wanted
+}
+
+std::string file_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
+
+trace::Session describe(const RecordOptions& options, const ClockPair& start, wire::Clock clock) {
+    trace::Session session;
+    session.set_collector_version(FRAGSCOPE_VERSION);
+    struct utsname system {};
+    if (::uname(&system) == 0) {
+        session.set_host_name(system.nodename);
+        session.set_kernel(fmt::format("{} {} {}", system.sysname, system.release, system.machine));
+    }
+    session.set_start_ns(start.ns);
+    const std::uint64_t since = monotonic_ns() - start.ns;
+    session.set_start_unix_ns(unix_ns() - since);
+    for (const std::string& word : options.program) session.add_command_line(word);
+    session.set_clock(clock == wire::Clock::kTsc ? "tsc" : "monotonic");
+    return session;
+}
+
+std::string reason(const RecordOutcome& outcome, int signal_received) {
+    if (!outcome.write_problem.empty()) return "out of space: " + outcome.write_problem;
+    if (signal_received != 0)
+        return fmt::format("interrupted by signal {} ({})", signal_received, ::strsignal(signal_received));
+    if (outcome.program && outcome.program->signal)
+        return fmt::format("the program was ended by signal {} ({})", *outcome.program->signal,
+                           ::strsignal(*outcome.program->signal));
+    return "finished";
+}
+
+}  // namespace
+
+RecordOutcome record(const RecordOptions& options, const std::function<void(const std::string&)>& say) {
+    RecordOutcome outcome;
+    const auto refuse = [&](int status, std::string error) {
+        outcome.status = status;
+        outcome.error = std::move(error);
+        return outcome;
+    };
+    occupy_standard_descriptors();
+
+    const char* search_path = std::getenv("PATH");
+    const ProgramFile program =
+        examine_program(options.program.front(), search_path != nullptr ? search_path : "/bin:/usr/bin");
+    if (program.path.empty()) return refuse(program.error_status, program.error);
+    if (!program.warning.empty()) say(program.warning);
+    if (::access(options.shim.c_str(), R_OK) != 0)
+        return refuse(kOwnTrouble, fmt::format("cannot find the recorder {}: {}; say where it is with --shim",
+                                               options.shim, std::strerror(errno)));
+    if (options.shim.find_first_of(": ") != std::string::npos)
+        return refuse(kOwnTrouble, fmt::format("the recorder's path {} holds a space or colon, at which the loader would "
+                                               "cut it; copy it elsewhere and use --shim",
+                                               options.shim));
+
+    remove_stale_sessions();
+    Launcher launcher;  // from here on signals are ours, and a full disk does not kill us
+    RingHost::Created session = RingHost::create(options.session);
+    if (session.host == nullptr) return refuse(kOwnTrouble, session.problem);
+    if (!session.problem.empty()) say(session.problem);
+
+    const bool named = !options.output.empty();
+    const std::string output =
+        named ? options.output : fmt::format("fragscope-{}-{}.fst", file_name(options.program.front()), ::getpid());
+    FileSink::Opened opened = FileSink::open(output, !named                   ? Existing::kNumber
+                                                     : options.replace_output ? Existing::kReplace
+                                                                              : Existing::kRefuse);
+    if (opened.sink == nullptr) return refuse(kOwnTrouble, opened.error);
+    FileSink& sink = *opened.sink;
+    const ClockPair start = read_clock_pair(session.host->clock());
+    TraceWriter writer(sink);
+    if (!writer.begin(describe(options, start, session.host->clock()))) {
+        sink.discard();
+        return refuse(kOwnTrouble, sink.problem());
+    }
+    Drain drain(*session.host, writer, start);
+
+    const int error = launcher.start(program.path, options.program,
+                                     traced_environment(options.shim, session.host->name()));
+    if (error != 0) {
+        sink.discard();
+        return refuse(error == ENOENT ? 127 : 126,
+                      fmt::format("cannot start {}: {}", program.path, std::strerror(error)));
+    }
+    outcome.started = true;
+
+    std::uint64_t wait_ns = kMinWaitNs;
+    std::uint64_t linger_until = 0;
+    int signals_before_end = 0;
+    for (;;) {
+        if (!outcome.program) {
+            const pid_t pid = launcher.pid();
+            outcome.program = launcher.ended();
+            if (outcome.program) {
+                drain.poll();  // whatever it recorded before it ended was attached by now
+                drain.note_end(pid, outcome.program->how());
+                linger_until = monotonic_ns() + options.linger_ns;
+                signals_before_end = launcher.last_signal();
+                launcher.forget_signals();
+            }
+        }
+        const std::size_t taken = drain.poll();
+        if (outcome.program && (drain.processes_attached() == 0 || monotonic_ns() >= linger_until ||
+                                launcher.last_signal() != 0))
+            break;
+        wait_ns = taken != 0 ? kMinWaitNs : std::min(wait_ns * 2, kMaxWaitNs);
+        wait(wait_ns);
+    }
+    session.host->close();
+    drain.finish();
+
+    outcome.still_running = drain.processes_attached();
+    outcome.processes = drain.processes_seen();
+    outcome.processes_refused = drain.processes_refused();
+    outcome.records_lost = drain.records_lost();
+    outcome.records_refused = drain.records_refused();
+    outcome.rings_damaged = drain.rings_damaged();
+    if (writer.stopped()) outcome.write_problem = sink.problem();
+    trace::SessionEnd end;
+    end.set_end_ns(monotonic_ns());
+    end.set_reason(reason(outcome, signals_before_end));
+    end.set_processes(outcome.processes);
+    end.set_processes_refused(outcome.processes_refused);
+    end.set_clock_ticks_per_ns(drain.ticks_per_ns());
+    if (outcome.program->exit_status) end.set_exit_status(*outcome.program->exit_status);
+    if (outcome.program->signal) end.set_exit_signal(*outcome.program->signal);
+    writer.end(end);
+    if (writer.stopped()) outcome.write_problem = sink.problem();
+
+    outcome.status = outcome.program->status();
+    outcome.file = sink.path();
+    outcome.file_bytes = sink.size();
+    outcome.events = writer.events_written();
+    outcome.failures = writer.failures_seen();
+    outcome.events_not_written = writer.events_not_written();
+    return outcome;
+}
+
+}  // namespace fragscope::collector
