@@ -1,0 +1,230 @@
+#include "interpose/doors.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "interpose/driver.h"
+#include "interpose/emit.h"
+#include "interpose/session.h"
+
+namespace fragscope::interpose {
+
+using DlsymFunction = void* (*)(void*, const char*);
+
+extern "C" {
+// Reached from the assembly below; null until first used.
+[[gnu::visibility("hidden")]] constinit DlsymFunction fragscope_real_dlsym = nullptr;
+[[gnu::visibility("hidden")]] DlsymFunction fragscope_find_dlsym();
+[[gnu::visibility("hidden")]] bool fragscope_answer_dlsym(void* handle, const char* name, const void* caller,
+                                                          void** result);
+}
+
+// The dlsym that programs see. Everything that is not called cu[A-Z]… is passed on by a jump: the real dlsym takes RTLD_NEXT
+// from its return address, which therefore has to remain the caller's own. For the rest fragscope_answer_dlsym() either
+// gives the result or asks for the jump as well.
+#if defined(__x86_64__)
+asm(R"(
+    .text
+    .p2align 4
+    .globl dlsym
+    .type dlsym, @function
+dlsym:
+    .cfi_startproc
+    endbr64
+    testq %rsi, %rsi
+    jz 1f
+    cmpb $'c', (%rsi)
+    jne 1f
+    cmpb $'u', 1(%rsi)
+    jne 1f
+    movzbl 2(%rsi), %eax
+    subl $'A', %eax
+    cmpl $25, %eax
+    ja 1f
+    movq (%rsp), %rdx
+    subq $24, %rsp
+    .cfi_adjust_cfa_offset 24
+    movq %rdi, (%rsp)
+    movq %rsi, 8(%rsp)
+    leaq 16(%rsp), %rcx
+    call fragscope_answer_dlsym
+    movl %eax, %edx
+    movq 16(%rsp), %rax
+    movq (%rsp), %rdi
+    movq 8(%rsp), %rsi
+    addq $24, %rsp
+    .cfi_adjust_cfa_offset -24
+    testb %dl, %dl
+    jz 1f
+    ret
+1:  movq fragscope_real_dlsym(%rip), %rax
+    testq %rax, %rax
+    jz 2f
+    jmpq *%rax
+2:  subq $24, %rsp
+    .cfi_adjust_cfa_offset 24
+    movq %rdi, (%rsp)
+    movq %rsi, 8(%rsp)
+    call fragscope_find_dlsym
+    movq (%rsp), %rdi
+    movq 8(%rsp), %rsi
+    addq $24, %rsp
+    .cfi_adjust_cfa_offset -24
+    jmpq *%rax
+    .cfi_endproc
+    .size dlsym, .-dlsym
+)");
+#elif defined(__aarch64__)
+asm(R"(
+    .text
+    .p2align 4
+    .globl dlsym
+    .type dlsym, %function
+dlsym:
+    .cfi_startproc
+    hint #34
+    cbz x1, 1f
+    ldrb w9, [x1]
+    cmp w9, #'c'
+    b.ne 1f
+    ldrb w9, [x1, #1]
+    cmp w9, #'u'
+    b.ne 1f
+    ldrb w9, [x1, #2]
+    sub w9, w9, #'A'
+    cmp w9, #25
+    b.hi 1f
+    mov x2, x30
+    sub sp, sp, #48
+    .cfi_adjust_cfa_offset 48
+    stp x0, x1, [sp]
+    str x30, [sp, #16]
+    add x3, sp, #24
+    bl fragscope_answer_dlsym
+    mov w9, w0
+    ldr x10, [sp, #24]
+    ldp x0, x1, [sp]
+    ldr x30, [sp, #16]
+    add sp, sp, #48
+    .cfi_adjust_cfa_offset -48
+    tst w9, #0xff
+    b.eq 1f
+    mov x0, x10
+    ret
+1:  adrp x16, fragscope_real_dlsym
+    ldr x16, [x16, :lo12:fragscope_real_dlsym]
+    cbz x16, 2f
+    br x16
+2:  sub sp, sp, #32
+    .cfi_adjust_cfa_offset 32
+    stp x0, x1, [sp]
+    str x30, [sp, #16]
+    bl fragscope_find_dlsym
+    mov x16, x0
+    ldp x0, x1, [sp]
+    ldr x30, [sp, #16]
+    add sp, sp, #32
+    .cfi_adjust_cfa_offset -32
+    br x16
+    .cfi_endproc
+    .size dlsym, .-dlsym
+)");
+#else
+#error "dlsym must be forwarded by a jump: write it for this machine"
+#endif
+
+DlsymFunction fragscope_find_dlsym() {
+    // dlvsym is left alone by everybody, and this is why. A dlsym of another preloaded tool comes before libc's.
+    void* found = nullptr;
+    for (const char* version : {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"})
+        if (found == nullptr) found = dlvsym(RTLD_NEXT, "dlsym", version);
+    const auto real = reinterpret_cast<DlsymFunction>(found);
+    __atomic_store_n(&fragscope_real_dlsym, real, __ATOMIC_RELEASE);
+    return real;
+}
+
+namespace {
+
+DlsymFunction real_dlsym() {
+    const DlsymFunction known = __atomic_load_n(&fragscope_real_dlsym, __ATOMIC_ACQUIRE);
+    return known != nullptr ? known : fragscope_find_dlsym();
+}
+
+const link_map* map_of(const void* address) {
+    Dl_info info;
+    void* map = nullptr;
+    return dladdr1(address, &info, &map, RTLD_DL_LINKMAP) != 0 ? static_cast<const link_map*>(map) : nullptr;
+}
+
+// Whether object `a` is searched before object `b`, by the order of loading.
+bool comes_before(const link_map* a, const link_map* b) {
+    for (const link_map* map = a; map != nullptr; map = map->l_next)
+        if (map == b) return a != b;
+    return false;
+}
+
+// The program keeps pointers into the driver beyond dlclose() of it, as do we from here on.
+void keep_driver_loaded() {
+    static constinit std::atomic<bool> kept{false};
+    if (kept.exchange(true)) return;
+    char path[1024];
+    driver_path(path, sizeof path);
+    dlopen(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+void count(std::atomic<std::uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
+
+}  // namespace
+
+void* look_up_after_us(const char* name) { return real_dlsym()(RTLD_NEXT, name); }
+
+void* answer(void* found, const void* caller) {
+    // The driver's own look-ups, and everybody's while a wrapper is at work, stay the driver's own.
+    if (!find_driver() || !in_driver(found) || in_driver(caller)) return found;
+    void* ours = substitute(found);
+    if (attach()) {
+        count(session.slot->lookups);
+        if (ours != found)
+            count(session.slot->lookups_hooked);
+        else if (!is_driver_export(found))
+            count(session.slot->lookups_unmatched);
+    }
+    return ours;
+}
+
+bool fragscope_answer_dlsym(void* handle, const char* name, const void* caller, void** result) {
+    if (thread_state.busy) return false;
+    const int saved = errno;
+    bool answered = true;
+    if (handle == RTLD_NEXT) {
+        const link_map* us = map_of(reinterpret_cast<const void*>(&fragscope_find_dlsym));
+        const link_map* them = map_of(caller);
+        void* after_us = nullptr;
+        const bool missing = is_missing(name);
+        const bool behind_us = them != nullptr && comes_before(us, them) && !in_driver(caller);
+        if (missing || behind_us) after_us = look_up_after_us(name);
+        if (missing)
+            *result = after_us;
+        else if (behind_us && find_driver() && in_driver(after_us) && comes_before(them, map_of(after_us)))
+            *result = answer(after_us, caller);
+        else
+            answered = false;
+    } else {
+        *result = real_dlsym()(handle, name);
+        // Our own export, found in the global scope: true only if the driver has the function.
+        if (*result != nullptr && is_wrapper(*result) && is_missing(name))
+            *result = look_up_after_us(name);
+        else if (*result != nullptr) {
+            *result = answer(*result, caller);
+            if (driver_found() && is_wrapper(*result)) keep_driver_loaded();
+        }
+    }
+    errno = saved;
+    return answered;
+}
+
+}  // namespace fragscope::interpose

@@ -1,0 +1,42 @@
+// The real driver: where it is loaded, and its functions. Found by reading the loaded libcuda's own symbol table, so
+// that nothing here loads a library, allocates, or disturbs the program's dlerror().
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include "interpose/rows.h"
+
+namespace fragscope::interpose {
+
+// One pointer a function, empty while unknown or when the driver lacks it.
+struct Driver {
+#define HOOK(symbol, parameters, arguments, numbered, event) std::atomic<decltype(&::symbol)> symbol{nullptr};
+#define ASK(name) std::atomic<decltype(&::name)> name{nullptr};
+#include "interpose/hooks.def"
+};
+extern constinit Driver driver;
+
+// Looks for a loaded libcuda, once there is one. False: none is loaded yet.
+bool find_driver();
+bool driver_found();
+// An address inside the driver found.
+bool in_driver(const void* address);
+// True if `address` is exactly what one of the driver's exported symbols stands for.
+bool is_driver_export(const void* address);
+// The file that the driver was loaded from, cut to `size` with its NUL. Empty if none is found.
+void driver_path(char* out, std::size_t size);
+// Shared libcudart, if one is loaded: its path; the version from the name of the file ("libcudart.so.13.0.96" is 13000),
+// 0 if it does not tell.
+int runtime_path(char* out, std::size_t size);
+
+// The function of hook `id`, or nullptr: asked for when `driver` has none yet.
+void* resolve(HookId id);
+
+// What the program should get for `found`, which lies in the driver: our wrapper if the row is hooked, else `found`.
+void* substitute(void* found);
+bool is_wrapper(const void* address);
+// `name` is a row, and no driver is loaded that has the function.
+bool is_missing(const char* name);
+
+}  // namespace fragscope::interpose

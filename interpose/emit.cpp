@@ -1,0 +1,217 @@
+#include "interpose/emit.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "interpose/state.h"
+
+namespace fragscope::interpose {
+
+constinit thread_local ThreadState thread_state;
+
+namespace {
+
+constinit std::atomic<bool> name_sent[kHookCount];
+
+constinit std::atomic<bool> key_made{false};
+constinit std::atomic<std::uint32_t> key_phase{0};
+constinit pthread_key_t exit_key = 0;
+
+// A thread ends: its ring is for others. Other destructors may still call the driver afterwards; a ring taken then comes
+// back here, as pthread runs destructors again for keys that were set anew.
+void give_back(void*) {
+    ThreadState& thread = thread_state;
+    if (thread.ring && thread.generation == generation())
+        thread.ring.header()->state.store(wire::SlotState::kReleased, std::memory_order_release);
+    thread.ring = {};
+    thread.generation = 0;
+}
+
+// One key for the process; a thread that comes while another makes it does without (its ring stays taken till the end of
+// the process).
+void watch_thread_end() {
+    std::uint32_t untried = 0;
+    if (key_phase.compare_exchange_strong(untried, 1) && pthread_key_create(&exit_key, give_back) == 0)
+        key_made.store(true, std::memory_order_release);
+    if (key_made.load(std::memory_order_acquire)) pthread_setspecific(exit_key, &thread_state);
+}
+
+bool claim_ring(ThreadState& thread) {
+    const auto id = static_cast<std::int32_t>(syscall(SYS_gettid));
+    for (std::uint32_t i = 0; i < session.ring_count; ++i) {
+        wire::RingHeader& ring = session.rings[i];
+        wire::SlotState free_slot = wire::SlotState::kFree;
+        if (ring.state.load(std::memory_order_relaxed) != wire::SlotState::kFree ||
+            !ring.state.compare_exchange_strong(free_slot, wire::SlotState::kClaimed, std::memory_order_acq_rel))
+            continue;
+        ring.process = session.process;
+        ring.thread = id;
+        auto* records = reinterpret_cast<wire::Record*>(
+            session.base + wire::ring_records_offset(session.rings_offset, session.ring_count, session.ring_records, i));
+        thread.ring = wire::RingWriter(&ring, records, session.ring_records);
+        thread.generation = generation();
+        thread.dropping = false;
+        ring.state.store(wire::SlotState::kLive, std::memory_order_release);
+        return true;
+    }
+    return false;
+}
+
+// The thread's ring belongs to no attachment, or to the parent's: get one of this process. How often a thread that found
+// none looks again: every 64 records.
+bool take_ring(ThreadState& thread) {
+    const int saved = errno;
+    bool taken = false;
+    if (attach()) {
+        thread.ring = {};
+        if (thread.refused % 64 == 0) taken = claim_ring(thread);
+        if (taken) {
+            thread.refused = 0;
+            watch_thread_end();
+        } else {
+            if (thread.refused++ == 0) session.slot->threads_without_ring.fetch_add(1, std::memory_order_relaxed);
+            session.slot->records_without_ring.fetch_add(1, std::memory_order_relaxed);
+        }
+    }
+    errno = saved;
+    return taken;
+}
+
+void count_lost(wire::RingHeader& ring, wire::Kind kind, std::uint16_t result, std::uint64_t bytes) {
+    switch (kind) {
+        case wire::Kind::kLinearAcquired:
+        case wire::Kind::kPitchAcquired:
+        case wire::Kind::kManagedAcquired:
+        case wire::Kind::kHostAcquired:
+        case wire::Kind::kHostRegistered:
+        case wire::Kind::kHandleCreated:
+        case wire::Kind::kPoolAcquired:
+            if (result == 0) {
+                ring.lost_acquisitions.fetch_add(1, std::memory_order_relaxed);
+                ring.lost_acquired_bytes.fetch_add(bytes, std::memory_order_relaxed);
+                return;
+            }
+            break;
+        case wire::Kind::kReserved:
+        case wire::Kind::kMapped:
+        case wire::Kind::kHandleImported:
+        case wire::Kind::kHandleRetained:
+            if (result == 0) {
+                ring.lost_acquisitions.fetch_add(1, std::memory_order_relaxed);
+                return;
+            }
+            break;
+        case wire::Kind::kLinearReleased:
+        case wire::Kind::kHostReleased:
+        case wire::Kind::kHostUnregistered:
+        case wire::Kind::kReservationFreed:
+        case wire::Kind::kHandleReleased:
+        case wire::Kind::kUnmapped:
+        case wire::Kind::kPoolReleased:
+        case wire::Kind::kContextDestroyed:
+        case wire::Kind::kPrimaryReset:
+            ring.lost_releases.fetch_add(1, std::memory_order_relaxed);
+            return;
+        default: break;
+    }
+    ring.lost_others.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::uint64_t monotonic_ns() {
+    timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+// The ring is full. Waits for the collector once, at most wait_ns and only while it lives; then gives up without waiting
+// until the collector has moved again.
+wire::Record* wait_for_slot(ThreadState& thread) {
+    if (thread.dropping) return nullptr;
+    const int saved = errno;
+    wire::Record* slot = nullptr;
+    if (collector_alive()) {
+        const std::uint64_t deadline = monotonic_ns() + session.wait_ns;
+        while (slot == nullptr && monotonic_ns() < deadline) {
+            const timespec nap{0, 20'000};
+            nanosleep(&nap, nullptr);
+            slot = thread.ring.reserve();
+        }
+    }
+    thread.dropping = slot == nullptr;
+    errno = saved;
+    return slot;
+}
+
+// A slot of the thread's ring, or nullptr when there is none to be had; a loss is then counted by the caller.
+inline wire::Record* reserve(ThreadState& thread) {
+    wire::Record* slot = thread.ring.reserve();
+    if (slot == nullptr) [[unlikely]] return wait_for_slot(thread);
+    thread.dropping = false;
+    return slot;
+}
+
+inline bool has_ring(ThreadState& thread) {
+    if (thread.generation == generation() && thread.generation != 0) [[likely]] return true;
+    return take_ring(thread);
+}
+
+void send_name(std::uint16_t function) {
+    // Marked only when it is out: until then every thread sends it, so that no record can be ahead of its name.
+    const char* text = kHookNames[function];
+    if (emit_text(wire::TextKind::kFunctionName, function, text, strlen(text)))
+        name_sent[function].store(true, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void emit(const wire::Record& record) {
+    ThreadState& thread = thread_state;
+    if (!has_ring(thread)) [[unlikely]] return;
+    if (!name_sent[record.function].load(std::memory_order_relaxed)) [[unlikely]] send_name(record.function);
+    wire::Record* slot = reserve(thread);
+    if (slot == nullptr) [[unlikely]] {
+        count_lost(*thread.ring.header(), record.kind, record.result, record.bytes);
+        return;
+    }
+    *slot = record;
+    thread.ring.commit();
+}
+
+bool emit_text(wire::TextKind kind, std::uint16_t subject, const char* text, std::size_t bytes) {
+    ThreadState& thread = thread_state;
+    if (bytes == 0 || !has_ring(thread)) return false;
+    if (bytes > wire::kMaxTextBytes) bytes = wire::kMaxTextBytes;
+    std::uint16_t part = 0;
+    for (std::size_t at = 0; at < bytes; at += sizeof(wire::TextRecord::text), ++part) {
+        wire::Record* slot = reserve(thread);
+        if (slot == nullptr) {
+            count_lost(*thread.ring.header(), wire::Kind::kText, 0, 0);
+            return false;
+        }
+        wire::TextRecord record{};
+        record.start = now();
+        record.total_bytes = static_cast<std::uint32_t>(bytes);
+        record.subject = subject;
+        record.kind = wire::Kind::kText;
+        record.text_kind = kind;
+        record.part = part;
+        const std::size_t left = bytes - at;
+        record.part_bytes = static_cast<std::uint16_t>(left < sizeof record.text ? left : sizeof record.text);
+        memcpy(record.text, text + at, record.part_bytes);
+        record.sequence = next_sequence();
+        memcpy(slot, &record, sizeof record);
+        thread.ring.commit();
+    }
+    return true;
+}
+
+void forget_names() {
+    for (std::atomic<bool>& sent : name_sent) sent.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace fragscope::interpose

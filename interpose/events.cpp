@@ -1,0 +1,388 @@
+// What a row of hooks.def can say: each turns the arguments and results of one call into records.
+#include <cerrno>
+
+#include "interpose/call.h"
+#include "interpose/doors.h"
+#include "interpose/driver.h"
+#include "interpose/emit.h"
+#include "interpose/touch.h"
+
+namespace fragscope::interpose {
+
+namespace {
+
+std::uint64_t bits(const void* handle) { return reinterpret_cast<std::uint64_t>(handle); }
+
+std::uint64_t packed(const CUmemLocation& location, unsigned handle_types) {
+    return wire::pack_location(static_cast<std::uint32_t>(location.type), location.id, handle_types);
+}
+
+}  // namespace
+
+void Call::record(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object, std::uint64_t extra) {
+    wire::Record record;
+    record.sequence = sequence_;
+    record.start = start_;
+    record.duration = duration_;
+    record.function = static_cast<std::uint16_t>(id_);
+    record.result = static_cast<std::uint16_t>(result_);
+    record.kind = kind;
+    record.device = device_;
+    record.flags = flags_;
+    record.stack = 0;
+    record.address = address;
+    record.bytes = bytes;
+    record.object = object;
+    record.extra = extra;
+    emit(record);
+}
+
+Place Call::place() {
+    const Place at = here();
+    if (at.context == 0) {
+        flags_ |= wire::kNoContext | wire::kUnknownDevice;
+        return at;
+    }
+    at_device(at.device);
+    return at;
+}
+
+void Call::at_device(std::uint8_t device) {
+    device_ = device;
+    if (device == wire::kDeviceUnknown) flags_ |= wire::kUnknownDevice;
+}
+
+void Call::explain_failure() {
+    if (result_ == CUDA_ERROR_OUT_OF_MEMORY) [[unlikely]] failure_snapshot(id_, sequence_);
+}
+
+// ------------------------------------------------------------------------------------------------------- start-up
+
+void Call::initialized() {
+    record(Kind::kCalled, 0, 0, 0, 0);
+    if (succeeded() && !environment_sent.exchange(true)) announce_environment();
+}
+
+void Call::called() { record(Kind::kCalled, 0, 0, 0, 0); }
+
+void Call::looked_up(const char*, void** function) {
+    if (succeeded() && function != nullptr && *function != nullptr) *function = answer(*function, caller_);
+}
+
+// --------------------------------------------------------------------------------------------- linear, host memory
+
+void Call::acquired_at(Kind kind, std::uint64_t address, std::size_t bytes, unsigned flags) {
+    const Place at = place();
+    if (succeeded()) renew(address, bytes);
+    record(kind, address, bytes, at.context, flags);
+    explain_failure();
+}
+
+void Call::pitch_acquired(const CUdeviceptr* out, const std::size_t* pitch, std::size_t width, std::size_t height) {
+    const Place at = place();
+    const std::uint64_t address = succeeded() && out != nullptr ? *out : 0;
+    const std::uint64_t granted = succeeded() && pitch != nullptr ? *pitch * height : 0;
+    if (succeeded()) renew(address, granted);
+    record(Kind::kPitchAcquired, address, width * height, at.context, granted);
+    explain_failure();
+}
+
+void Call::released_at(Kind kind, std::uint64_t address) {
+    // Which device and context it was of is known from when it was acquired; the current ones may be others.
+    at_device(wire::kDeviceUnknown);
+    record(kind, address, 0, 0, 0);
+}
+
+// ----------------------------------------------------------------------------------------- virtual memory management
+
+void Call::reserved(const CUdeviceptr* out, std::size_t bytes, std::size_t alignment, CUdeviceptr wanted) {
+    at_device(wire::kDeviceUnknown);
+    record(Kind::kReserved, succeeded() && out != nullptr ? *out : 0, bytes, alignment, wanted);
+    explain_failure();
+}
+
+void Call::range_released(Kind kind, CUdeviceptr address, std::size_t bytes) {
+    at_device(wire::kDeviceUnknown);
+    record(kind, address, bytes, 0, 0);
+}
+
+void Call::handle_created(const CUmemGenericAllocationHandle* out, std::size_t bytes,
+                          const CUmemAllocationProp* properties) {
+    std::uint64_t where = 0;
+    std::uint8_t device = wire::kDeviceUnknown;
+    if (properties != nullptr) {
+        where = packed(properties->location, static_cast<unsigned>(properties->requestedHandleTypes));
+        const int id = properties->location.id;
+        if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && id >= 0 && id < wire::kDeviceUnknown)
+            device = static_cast<std::uint8_t>(id);
+    }
+    at_device(device);
+    record(Kind::kHandleCreated, 0, bytes, succeeded() && out != nullptr ? *out : 0, where);
+    explain_failure();
+}
+
+void Call::handle_event(Kind kind, CUmemGenericAllocationHandle handle, std::uint64_t type) {
+    at_device(wire::kDeviceUnknown);
+    record(kind, 0, 0, handle, type);
+}
+
+void Call::handle_retained(const CUmemGenericAllocationHandle* out, const void* address) {
+    at_device(wire::kDeviceUnknown);
+    record(Kind::kHandleRetained, bits(address), 0, succeeded() && out != nullptr ? *out : 0, 0);
+}
+
+void Call::handle_imported(const CUmemGenericAllocationHandle* out, CUmemAllocationHandleType type) {
+    at_device(wire::kDeviceUnknown);
+    record(Kind::kHandleImported, 0, 0, succeeded() && out != nullptr ? *out : 0, type);
+    explain_failure();
+}
+
+void Call::mapped(CUdeviceptr address, std::size_t bytes, std::size_t offset, CUmemGenericAllocationHandle handle) {
+    at_device(wire::kDeviceUnknown);
+    if (succeeded()) renew(address, bytes);
+    record(Kind::kMapped, address, bytes, handle, offset);
+    explain_failure();
+}
+
+void Call::access_set(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* descriptors, std::size_t count) {
+    const std::uint16_t flags = flags_;
+    for (std::size_t i = 0; i < count && descriptors != nullptr; ++i) {
+        flags_ = flags;
+        if (i != 0) flags_ |= wire::kContinued;
+        const CUmemLocation& location = descriptors[i].location;
+        const bool on_device =
+            location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id >= 0 && location.id < wire::kDeviceUnknown;
+        at_device(on_device ? static_cast<std::uint8_t>(location.id) : wire::kDeviceUnknown);
+        record(Kind::kAccessSet, address, bytes, packed(location, 0), descriptors[i].flags);
+    }
+    if (count == 0 || descriptors == nullptr) {
+        at_device(wire::kDeviceUnknown);
+        record(Kind::kAccessSet, address, bytes, 0, 0);
+    }
+    explain_failure();
+}
+
+// --------------------------------------------------------------------------------------------- stream-ordered memory
+
+void Call::mark_capture(CUstream stream) {
+    const bool per_thread = (flags_ & wire::kPerThreadStream) != 0;
+    const auto ask = (per_thread ? driver.cuStreamIsCapturing_ptsz : driver.cuStreamIsCapturing).load();
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (ask == nullptr || ask(stream, &status) != CUDA_SUCCESS)
+        flags_ |= wire::kCaptureUnknown;
+    else if (status != CU_STREAM_CAPTURE_STATUS_NONE)
+        flags_ |= wire::kCaptured;
+}
+
+// The device whose pool a stream-ordered allocation came from is the stream's, which need not be the current one.
+Place Call::place_of_stream(CUstream stream) {
+    Place at = place();
+    if (bits(stream) <= 2 || !several_contexts()) return at;  // 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD: of the current one
+    CUcontext owner = nullptr;
+    const auto ask = driver.cuStreamGetCtx.load(std::memory_order_relaxed);
+    const bool asked = captures_running.load(std::memory_order_relaxed) == 0 && ask != nullptr &&
+                       ask(stream, &owner) == CUDA_SUCCESS;
+    at = {bits(owner), asked ? device_of(bits(owner)) : wire::kDeviceUnknown, false};
+    at_device(at.device);
+    return at;
+}
+
+std::uint64_t Call::pool_of_device(std::uint8_t device) {
+    if (device == wire::kDeviceUnknown) return 0;
+    if (const std::uint64_t known = current_pool(device); known != 0) return known;
+    const auto ask = driver.cuDeviceGetMemPool.load(std::memory_order_relaxed);
+    CUmemoryPool found = nullptr;
+    if (captures_running.load(std::memory_order_relaxed) != 0 || ask == nullptr ||
+        ask(&found, device) != CUDA_SUCCESS || found == nullptr)
+        return 0;
+    remember_pool(bits(found));
+    set_current_pool(device, bits(found));
+    Call bound(HookId::k_cuDeviceGetMemPool, CUDA_SUCCESS, next_sequence(), now(), 0, nullptr);
+    bound.flags_ = wire::kByShim;
+    bound.device_ = device;
+    bound.record(Kind::kPoolBound, 0, 0, bits(found), 0);
+    return bits(found);
+}
+
+void Call::pool_acquired(const CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstream stream) {
+    const Place at = place_of_stream(stream);
+    mark_capture(stream);
+    const std::uint64_t source = pool != nullptr ? bits(pool) : pool_of_device(at.device);
+    if (pool != nullptr) remember_pool(source);
+    const std::uint64_t address = succeeded() && out != nullptr ? *out : 0;
+    if (succeeded()) renew(address, bytes);
+    record(Kind::kPoolAcquired, address, bytes, source, bits(stream));
+    explain_failure();
+}
+
+void Call::pool_released(CUdeviceptr address, CUstream stream) {
+    at_device(wire::kDeviceUnknown);
+    mark_capture(stream);
+    if (succeeded() && (flags_ & wire::kCaptured) == 0)
+        free_pending(stream_key(stream, (flags_ & wire::kPerThreadStream) != 0));
+    record(Kind::kPoolReleased, address, 0, 0, bits(stream));
+}
+
+void Call::pool_created(const CUmemoryPool* out, const CUmemPoolProps* properties) {
+    std::uint64_t where = 0, most = 0;
+    std::uint8_t device = wire::kDeviceUnknown;
+    if (properties != nullptr) {
+        where = packed(properties->location, static_cast<unsigned>(properties->handleTypes));
+        most = properties->maxSize;
+        const int id = properties->location.id;
+        if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && id >= 0 && id < wire::kDeviceUnknown)
+            device = static_cast<std::uint8_t>(id);
+    }
+    at_device(device);
+    const std::uint64_t pool = succeeded() && out != nullptr ? bits(*out) : 0;
+    if (pool != 0) remember_pool(pool);
+    record(Kind::kPoolCreated, 0, most, pool, where);
+    explain_failure();
+}
+
+void Call::pool_event(Kind kind, CUmemoryPool pool, std::size_t bytes) {
+    at_device(wire::kDeviceUnknown);
+    if (kind == Kind::kPoolDestroyed && !succeeded()) remember_pool(bits(pool));
+    record(kind, 0, bytes, bits(pool), 0);
+}
+
+void Call::pool_attribute_set(CUmemoryPool pool, CUmemPool_attribute attribute, const void* value) {
+    at_device(wire::kDeviceUnknown);
+    std::uint64_t number = 0;
+    if (value != nullptr && succeeded()) {
+        // The reuse policies are of type int, the threshold and the marks of type cuuint64_t.
+        if (attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
+            number = static_cast<std::uint64_t>(static_cast<std::int64_t>(*static_cast<const int*>(value)));
+        else
+            number = *static_cast<const cuuint64_t*>(value);
+    }
+    remember_pool(succeeded() ? bits(pool) : 0);
+    record(Kind::kPoolAttributeSet, 0, number, bits(pool), static_cast<std::uint64_t>(attribute));
+}
+
+void Call::pool_seen(const CUmemoryPool* out) {
+    if (succeeded() && out != nullptr) remember_pool(bits(*out));
+}
+
+void Call::pool_bound(CUdevice device, CUmemoryPool pool) {
+    const bool known = device >= 0 && device < wire::kDeviceUnknown;
+    at_device(known ? static_cast<std::uint8_t>(device) : wire::kDeviceUnknown);
+    if (succeeded()) {
+        remember_pool(bits(pool));
+        set_current_pool(device_, bits(pool));
+    }
+    record(Kind::kPoolBound, 0, 0, bits(pool), 0);
+}
+
+void Call::pool_bound(const CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
+    // Only the pool of pinned memory on a device is the one that cuMemAllocAsync takes from.
+    if (location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+        if (succeeded()) remember_pool(bits(pool));
+        record(Kind::kCalled, 0, 0, 0, 0);
+        return;
+    }
+    pool_bound(location->id, pool);
+}
+
+// ------------------------------------------------------------------------------------------------------- contexts
+
+void Call::context_created(const CUcontext* out, unsigned flags, CUdevice device) {
+    at_device(device >= 0 && device < wire::kDeviceUnknown ? static_cast<std::uint8_t>(device) : wire::kDeviceUnknown);
+    const std::uint64_t context = succeeded() && out != nullptr ? bits(*out) : 0;
+    record(Kind::kContextCreated, 0, flags, context, 0);
+    explain_failure();
+    if (context != 0) first_look();
+}
+
+void Call::context_destroyed(CUcontext context) {
+    at_device(device_of(bits(context)));
+    if (succeeded()) context_ended(bits(context));
+    record(Kind::kContextDestroyed, 0, 0, bits(context), 0);
+}
+
+void Call::context_current(CUcontext context) {
+    if (succeeded() && context != nullptr && thread_state.context != bits(context)) first_look();
+}
+
+void Call::first_look() {
+    const Place at = here();
+    if (at.fresh) sample_device_memory(at, wire::kByShim, id_);
+}
+
+void Call::primary_retained(const CUcontext* out, CUdevice device) {
+    at_device(device >= 0 && device < wire::kDeviceUnknown ? static_cast<std::uint8_t>(device) : wire::kDeviceUnknown);
+    record(Kind::kPrimaryRetained, 0, 0, succeeded() && out != nullptr ? bits(*out) : 0, 0);
+    explain_failure();
+}
+
+void Call::primary_event(Kind kind, CUdevice device) {
+    at_device(device >= 0 && device < wire::kDeviceUnknown ? static_cast<std::uint8_t>(device) : wire::kDeviceUnknown);
+    if (succeeded()) context_epoch.fetch_add(1);
+    record(kind, 0, 0, 0, 0);
+}
+
+// ------------------------------------------------------------------------- what the driver says, and when it is done
+
+void Call::device_memory(const std::size_t* free_bytes, const std::size_t* total_bytes) {
+    const Place at = place();
+    record(Kind::kDeviceMemory, succeeded() && free_bytes != nullptr ? *free_bytes : 0,
+           succeeded() && total_bytes != nullptr ? *total_bytes : 0, at.context, 0);
+}
+
+void Call::synchronized(CUstream stream) {
+    const std::uint64_t key = stream_key(stream, (flags_ & wire::kPerThreadStream) != 0);
+    if (!succeeded() || !take_pending(key)) return;
+    const Place at = place();
+    number_now();
+    record(Kind::kSynchronized, 0, 0, key, at.context);
+}
+
+void Call::context_synchronized() {
+    if (!succeeded() || !take_all_pending()) return;
+    const Place at = place();
+    number_now();
+    record(Kind::kSynchronized, 0, 0, 0, at.context);
+}
+
+void Call::context_synchronized(CUcontext context) {
+    if (!succeeded() || !take_all_pending()) return;
+    at_device(device_of(bits(context)));
+    number_now();
+    record(Kind::kSynchronized, 0, 0, 0, bits(context));
+}
+
+void Call::capture_begun() {
+    if (succeeded()) captures_running.fetch_add(1, std::memory_order_relaxed);
+}
+
+// A capture that was invalidated ends with an error, and yet ends.
+void Call::capture_ended() {
+    if (result_ == CUDA_ERROR_ILLEGAL_STATE || result_ == CUDA_ERROR_INVALID_VALUE ||
+        result_ == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD || result_ == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED)
+        return;
+    if (captures_running.load(std::memory_order_relaxed) > 0) captures_running.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// ------------------------------------------------------------------------------------------------ use of the memory
+
+void Call::number_now() {
+    start_ = now();
+    sequence_ = next_sequence();
+}
+
+void Call::touched(CUdeviceptr address, std::size_t bytes) {
+    if (!succeeded() || !attach() || !session.touches || !touch(address, bytes)) return;
+    at_device(wire::kDeviceUnknown);
+    number_now();
+    record(Kind::kTouched, address, bytes, 0, 0);
+}
+
+void Call::opaque_write() {
+    if (succeeded() && attach()) session.slot->opaque_writes.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Call::launched() {
+    if (succeeded() && attach()) session.slot->launches.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace fragscope::interpose

@@ -1,0 +1,162 @@
+#include "interpose/state.h"
+
+#include <sched.h>
+
+#include "interpose/driver.h"
+#include "interpose/emit.h"
+#include "interpose/touch.h"
+
+namespace fragscope::interpose {
+
+constinit std::atomic<std::uint32_t> context_epoch{1};
+constinit KnownPools known_pools{};
+constinit std::atomic<std::int32_t> captures_running{0};
+constinit std::atomic<bool> environment_sent{false};
+
+namespace {
+
+struct KnownContext {
+    std::atomic<std::uint64_t> context;
+    std::atomic<std::uint8_t> device;
+};
+constinit KnownContext contexts[kMaxContexts];
+constexpr std::uint64_t kEndedContext = 1;  // keeps the place of a context that was destroyed
+
+constinit std::atomic<std::uint32_t> contexts_seen{0};
+constinit std::atomic<std::uint64_t> pool_of_device[kMaxDevices];
+
+// Streams by hash. Two streams that meet in one place make the answer "perhaps" for all.
+constexpr std::uint32_t kStreams = 64;
+constinit std::atomic<std::uint64_t> pending[kStreams];
+constinit std::atomic<bool> any_pending{false};
+constinit std::atomic<bool> pending_unknown{false};
+
+std::uint32_t place_of(std::uint64_t stream) {
+    return static_cast<std::uint32_t>((stream * 0x9e3779b97f4a7c15u) >> 58);
+}
+
+// True if the context was not known before.
+bool remember_context(std::uint64_t context, std::uint8_t device) {
+    for (KnownContext& known : contexts) {
+        std::uint64_t value = known.context.load(std::memory_order_relaxed);
+        if (value == 0 && known.context.compare_exchange_strong(value, context)) {
+            known.device.store(device, std::memory_order_release);
+            contexts_seen.fetch_add(1, std::memory_order_relaxed);
+            return true;
+        }
+        if (value == context) return false;
+    }
+    return false;
+}
+
+}  // namespace
+
+void reset_process_state() {
+    context_epoch.fetch_add(1);
+    for (KnownContext& known : contexts) known.context.store(0);
+    contexts_seen.store(0);
+    for (auto& pool : known_pools.pool) pool.store(0);
+    known_pools.overflow.store(0);
+    known_pools.readers.store(0);
+    for (auto& pool : pool_of_device) pool.store(0);
+    for (auto& stream : pending) stream.store(0);
+    any_pending.store(false);
+    pending_unknown.store(false);
+    captures_running.store(0);
+    environment_sent.store(false);
+    forget_names();
+    forget_touches();
+}
+
+Place here() {
+    ThreadState& thread = thread_state;
+    CUcontext current = nullptr;
+    const auto ask = driver.cuCtxGetCurrent.load(std::memory_order_relaxed);
+    if (ask == nullptr || ask(&current) != CUDA_SUCCESS || current == nullptr) return {};
+    const auto context = reinterpret_cast<std::uint64_t>(current);
+    const std::uint32_t epoch = context_epoch.load(std::memory_order_relaxed);
+    bool fresh = false;
+    if (thread.context != context || thread.context_epoch != epoch) {
+        const auto ask_device = driver.cuCtxGetDevice.load(std::memory_order_relaxed);
+        CUdevice device = -1;
+        const bool known = ask_device != nullptr && ask_device(&device) == CUDA_SUCCESS && device >= 0 && device < 255;
+        thread.context = context;
+        thread.context_epoch = epoch;
+        thread.context_device = known ? static_cast<std::uint8_t>(device) : wire::kDeviceUnknown;
+        fresh = remember_context(context, thread.context_device);
+    }
+    return {context, thread.context_device, fresh};
+}
+
+std::uint8_t device_of(std::uint64_t context) {
+    for (const KnownContext& known : contexts)
+        if (context != 0 && known.context.load(std::memory_order_acquire) == context)
+            return known.device.load(std::memory_order_relaxed);
+    return wire::kDeviceUnknown;
+}
+
+void context_ended(std::uint64_t context) {
+    context_epoch.fetch_add(1);
+    for (KnownContext& known : contexts) {
+        std::uint64_t value = context;
+        if (known.context.compare_exchange_strong(value, kEndedContext)) return;
+    }
+}
+
+bool several_contexts() { return contexts_seen.load(std::memory_order_relaxed) > 1; }
+
+void remember_pool(std::uint64_t pool) {
+    if (pool == 0) return;
+    for (auto& known : known_pools.pool)
+        if (known.load(std::memory_order_relaxed) == pool) return;
+    for (auto& known : known_pools.pool) {
+        std::uint64_t none = 0;
+        if (known.compare_exchange_strong(none, pool) || none == pool) return;
+    }
+    known_pools.overflow.fetch_add(1, std::memory_order_relaxed);
+}
+
+CUmemoryPool forget_pool(CUmemoryPool pool) {
+    for (auto& known : known_pools.pool) {
+        auto value = reinterpret_cast<std::uint64_t>(pool);
+        known.compare_exchange_strong(value, 0);
+    }
+    for (auto& current : pool_of_device) {
+        auto value = reinterpret_cast<std::uint64_t>(pool);
+        current.compare_exchange_strong(value, 0);  // the device goes back to its default pool
+    }
+    for (int turn = 0; turn < 1000 && known_pools.readers.load() != 0; ++turn) sched_yield();
+    return pool;
+}
+
+std::uint64_t current_pool(std::uint8_t device) {
+    return device < kMaxDevices ? pool_of_device[device].load(std::memory_order_relaxed) : 0;
+}
+
+void set_current_pool(std::uint8_t device, std::uint64_t pool) {
+    if (device < kMaxDevices) pool_of_device[device].store(pool, std::memory_order_relaxed);
+}
+
+void free_pending(std::uint64_t stream) {
+    std::uint64_t before = pending[place_of(stream)].exchange(stream, std::memory_order_relaxed);
+    if (before != 0 && before != stream) pending_unknown.store(true, std::memory_order_relaxed);
+    if (!any_pending.load(std::memory_order_relaxed)) any_pending.store(true, std::memory_order_relaxed);
+}
+
+bool take_pending(std::uint64_t stream) {
+    if (!any_pending.load(std::memory_order_relaxed)) return false;
+    std::uint64_t expected = stream;
+    if (pending[place_of(stream)].compare_exchange_strong(expected, 0)) return true;
+    return pending_unknown.load(std::memory_order_relaxed);
+}
+
+bool take_all_pending() {
+    if (!any_pending.load(std::memory_order_relaxed)) return false;
+    if (several_contexts()) return true;  // which streams were of this context is not known
+    any_pending.store(false, std::memory_order_relaxed);
+    pending_unknown.store(false, std::memory_order_relaxed);
+    for (auto& stream : pending) stream.store(0, std::memory_order_relaxed);
+    return true;
+}
+
+}  // namespace fragscope::interpose
