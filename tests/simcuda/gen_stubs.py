@@ -11,6 +11,7 @@ version each variant became the answer of cuGetProcAddress. Output, into --out:
   stubs.cpp        weak impl:: functions that answer CUDA_ERROR_NOT_SUPPORTED
   function_names.cpp  names, and the functions that may run before cuInit
   lookup_table.cpp the table behind cuGetProcAddress; each row is type-checked against its typedef
+  error_names.cpp  cuGetErrorName and cuGetErrorString
   exports.map      version script (with --max-version: only what a driver of that version had)
 """
 import argparse
@@ -176,6 +177,44 @@ def write_table(table):
     return "\n".join(lines).replace("constexpr LookupRow row", "LookupRow row")
 
 
+# What the real driver says where it is not simply the name in lower case.
+ERROR_TEXTS = {"CUDA_SUCCESS": "no error", "CUDA_ERROR_INVALID_VALUE": "invalid argument",
+               "CUDA_ERROR_NOT_INITIALIZED": "initialization error",
+               "CUDA_ERROR_DEINITIALIZED": "driver shutting down",
+               "CUDA_ERROR_NO_DEVICE": "no CUDA-capable device is detected",
+               "CUDA_ERROR_INVALID_DEVICE": "invalid device ordinal",
+               "CUDA_ERROR_INVALID_CONTEXT": "invalid device context",
+               "CUDA_ERROR_NOT_FOUND": "named symbol not found",
+               "CUDA_ERROR_ILLEGAL_ADDRESS": "an illegal memory access was encountered",
+               "CUDA_ERROR_INVALID_HANDLE": "invalid resource handle",
+               "CUDA_ERROR_NOT_SUPPORTED": "operation not supported",
+               "CUDA_ERROR_CONTEXT_IS_DESTROYED": "context is destroyed",
+               "CUDA_ERROR_UNKNOWN": "unknown error"}
+
+
+def parse_errors(text):
+    """[(name, value)] of enum CUresult."""
+    body = re.search(r"typedef enum cudaError_enum\s*\{(.*?)\}\s*CUresult\s*;", text, re.S)
+    found = re.findall(r"(CUDA_\w+)\s*=\s*(\d+)", body.group(1)) if body else []
+    if not found:
+        sys.exit("gen_stubs.py: cuda.h: enum CUresult not found")
+    return [(name, int(value)) for name, value in found]
+
+
+def write_errors(errors):
+    lines = [HEAD, '#include "api.h"', "", "namespace fragscope::sim::impl {", ""]
+    for function, choose in (("cuGetErrorName", lambda n: n),
+                             ("cuGetErrorString", lambda n: ERROR_TEXTS.get(
+                                 n, n.replace("CUDA_ERROR_", "").replace("_", " ").lower()))):
+        lines += [f"CUresult {function}(CUresult error, const char** pStr) {{",
+                  "    if (pStr == nullptr) return CUDA_ERROR_INVALID_VALUE;",
+                  "    *pStr = nullptr;", "    switch (static_cast<int>(error)) {"]
+        lines += [f'        case {value}: *pStr = "{choose(name)}"; return CUDA_SUCCESS;' for name, value in errors]
+        lines += ["        default: return CUDA_ERROR_INVALID_VALUE;", "    }", "}", ""]
+    lines += ["}  // namespace fragscope::sim::impl", ""]
+    return "\n".join(lines)
+
+
 def write_map(functions, table, max_version):
     introduced = {}
     for _, version, _, name, _ in table:
@@ -196,7 +235,8 @@ def main():
     parser.add_argument("--compiler", nargs=argparse.REMAINDER, required=True)
     options = parser.parse_args()
     include = pathlib.Path(options.include)
-    functions = parse_functions(preprocess(options.compiler, options.include, ["cuda.h", "cudaProfiler.h"]))
+    header = preprocess(options.compiler, options.include, ["cuda.h", "cudaProfiler.h"])
+    functions = parse_functions(header)
     typedefs = parse_typedefs(preprocess(options.compiler, options.include,
                                          ["cudaTypedefs.h", "cudaProfilerTypedefs.h"]))
     renamed = dict(RENAMED.findall((include / "cuda.h").read_text(errors="replace")))
@@ -207,7 +247,8 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     outputs = {"api.h": write_api(functions), "entry.cpp": write_entry(functions),
                "stubs.cpp": write_stubs(functions), "function_names.cpp": write_names(functions),
-               "lookup_table.cpp": write_table(table), "exports.map": write_map(functions, table, 0)}
+               "error_names.cpp": write_errors(parse_errors(header)), "lookup_table.cpp": write_table(table),
+               "exports.map": write_map(functions, table, 0)}
     for version in options.max_version:
         outputs[f"exports-{version}.map"] = write_map(functions, table, version)
     for name, text in outputs.items():

@@ -1,0 +1,24 @@
+// Stream capture and graphs, as far as memory is concerned: allocations made in a capture are nodes of the graph,
+// with addresses but without bytes; a launch gives them physical memory, which cuDeviceGraphMemTrim takes back.
+#pragma once
+
+#include <memory>
+
+#include "driver.h"
+#include "streams.h"
+
+namespace fragscope::sim {
+
+bool capture_active(const Capture& capture);
+
+// A call that a capture forbids: CUDA_SUCCESS when none is under way that concerns this thread, otherwise counts
+// and logs it, invalidates the captures, and answers CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.
+CUresult check_unsafe(Function function);
+
+CUresult capture_allocate_locked(Stream& stream, std::uint64_t bytes, CUdeviceptr* dptr);
+// Work that a capture cannot hold.
+CUresult capture_unsupported_locked(Stream& stream);
+CUresult graph_free_async_locked(Stream& stream, Region& region, std::uint64_t address);
+CUresult graph_free_now_locked(Region& region, std::uint64_t address);
+
+}  // namespace fragscope::sim

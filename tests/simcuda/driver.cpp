@@ -1,0 +1,59 @@
+#include "driver.h"
+
+#include "small_heap.h"
+#include "vmm.h"
+
+namespace fragscope::sim {
+
+Driver* g_driver = nullptr;
+
+Region::Region() = default;
+Region::Region(Region&&) noexcept = default;
+Region::~Region() = default;
+
+Region* find_region_locked(std::uint64_t address) {
+    auto& regions = driver().regions;
+    auto at = regions.upper_bound(address);
+    if (at == regions.begin()) return nullptr;
+    --at;
+    return address - at->first < at->second.size ? &at->second : nullptr;
+}
+
+CUresult make_region_locked(Region::Kind kind, int device, std::uint64_t bytes, bool charge, bool contiguous,
+                            Region*& region, std::uint64_t& free_after) {
+    Driver& d = driver();
+    const std::uint64_t page = d.settings.page_size;
+    const std::uint64_t pages = d.pages_for(bytes);
+    if (pages > d.settings.va_bytes / page) return CUDA_ERROR_OUT_OF_MEMORY;
+    const auto base = d.addresses.take(pages * page, page);
+    if (!base) return CUDA_ERROR_OUT_OF_MEMORY;
+    Region made;
+    made.kind = kind;
+    made.base = *base;
+    made.size = pages * page;
+    made.requested = bytes;
+    made.device = device;
+    made.id = d.next_id++;
+    free_after = d.physical.free_bytes_now(device);
+    if (charge && !d.physical.allocate(device, pages, contiguous, made.pages, free_after)) {
+        d.addresses.add(*base, pages * page);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    region = &d.regions.emplace(*base, std::move(made)).first->second;
+    return CUDA_SUCCESS;
+}
+
+std::uint64_t drop_region_locked(Region& region) {
+    Driver& d = driver();
+    std::uint64_t free_after = 0;
+    if (!region.pages.empty()) {
+        free_after = d.physical.release(region.device, region.pages);
+    } else if (region.device >= 0) {
+        free_after = d.physical.free_bytes_now(region.device);
+    }
+    d.addresses.add(region.base, region.size);
+    d.regions.erase(region.base);
+    return free_after;
+}
+
+}  // namespace fragscope::sim

@@ -1,0 +1,90 @@
+// The devices' physical pages: who has which. The one thing that several processes share.
+//
+// The table lies in POSIX shared memory when a name is set, otherwise in memory of this process alone; the code
+// is the same. A robust mutex guards it: when its holder is killed the next one recounts from the page table,
+// which is always whole because each page's owner is one store. A process that has died, however it did,
+// loses its pages the next time somebody looks (collect()).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "settings.h"
+
+namespace fragscope::sim {
+
+struct PageRun {
+    std::uint32_t first;
+    std::uint32_t count;
+};
+
+inline constexpr unsigned kMaxProcesses = 256;
+inline constexpr unsigned kMaxSharedHandles = 1024;
+
+struct SharedTable;  // physical.cpp
+
+// What an importing process must learn about a handle.
+struct SharedHandleInfo {
+    int device;
+    std::uint64_t bytes;
+    bool gpu_direct;
+};
+
+class Physical {
+  public:
+    // Attaches to the settings' devices. Returns "" or what is wrong. To be called once.
+    std::string attach(const Settings& settings);
+
+    // Takes `pages` pages of `device` for this process; false when there are not enough (or not enough
+    // neighbouring ones). Collects the dead before it gives up. `free_after`: bytes then free on the device.
+    bool allocate(int device, std::uint64_t pages, bool contiguous, std::vector<PageRun>& runs,
+                  std::uint64_t& free_after);
+    // Gives pages back; returns the bytes then free.
+    std::uint64_t release(int device, const std::vector<PageRun>& runs);
+
+    // Bytes free now, after collecting the dead.
+    std::uint64_t free_bytes(int device);
+    // Bytes free as last counted; does not collect.
+    std::uint64_t free_bytes_now(int device) const;
+    std::uint64_t page_size() const { return page_size_; }
+    std::uint64_t capacity() const { return capacity_; }
+
+    // Moves this process's pages to a shared handle that `key` (an inode number) names to importers; this process
+    // holds it. Returns its index or -1 when the table is full.
+    int share(const SharedHandleInfo& info, const std::vector<PageRun>& runs, std::uint64_t key);
+    // Joins the holders of the handle named `key`; its index, or -1.
+    int join(std::uint64_t key, SharedHandleInfo& info);
+    // This process stops holding it. Returns true when that freed the pages.
+    bool leave(int index, std::uint64_t& free_after);
+    // Descriptors to the handle are open somewhere / no longer.
+    void set_descriptors(int index, bool open);
+
+    // Start time of a live process, as identity together with its pid; 0 when there is none.
+    static std::uint64_t start_time(int pid);
+
+  private:
+    class Guard;
+
+    std::uint16_t* owners(int device) const;
+    void recount();
+    bool try_allocate(int device, std::uint64_t pages, bool contiguous, std::vector<PageRun>& runs);
+    void collect();
+    void free_shared(unsigned index);
+    std::string map_shared(const Settings& settings, std::size_t bytes);
+    void lay_out(const Settings& settings, std::size_t bytes);
+    std::string claim_slot();
+    bool anyone_alive() const;
+    void unlink_if_last();
+    static void at_exit();
+
+    SharedTable* table_ = nullptr;
+    std::uint64_t page_size_ = 0;
+    std::uint64_t capacity_ = 0;
+    std::uint32_t pages_ = 0;
+    unsigned devices_ = 0;
+    unsigned slot_ = kMaxProcesses;  // none yet
+    std::string name_;
+};
+
+}  // namespace fragscope::sim
