@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "collector/environment.h"
+#include "collector/utf8.h"
 #include "proto/chunk.h"
 
 namespace fragscope::collector {
@@ -182,8 +183,9 @@ void Drain::take(const wire::Record& record, Ring& ring, Process& process, std::
             case TextAssembly::Took::kWhole: {
                 const Text& text = ring.text.text();
                 if (text.kind == wire::TextKind::kFunctionName) {
-                    process.names[text.subject] = text.text;
-                    writer_.name_function(process.info.index(), text.subject, text.text);
+                    std::string name = to_utf8(text.text);
+                    process.names[text.subject] = name;
+                    writer_.name_function(process.info.index(), text.subject, std::move(name));
                 } else {
                     apply_text(text, process.info);
                     process.info_changed = true;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collector/utf8.h"
+
 namespace fragscope::collector {
 
 namespace {
@@ -17,34 +19,6 @@ trace::Device& device(trace::Process& process, std::uint8_t ordinal) {
     trace::Device& added = *process.add_devices();
     added.set_ordinal(ordinal);
     return added;
-}
-
-// Text from a stranger's program, made fit for a protobuf string: it need not be UTF-8.
-std::string printable(const std::string& text) {
-    std::string out;
-    for (std::size_t i = 0; i < text.size();) {
-        const auto c = static_cast<unsigned char>(text[i]);
-        const std::size_t length = c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 0;
-        bool whole = length != 0 && i + length <= text.size();
-        for (std::size_t k = 1; whole && k < length; ++k)
-            whole = (static_cast<unsigned char>(text[i + k]) & 0xc0) == 0x80;
-        if (whole && length == 3) {
-            const auto second = static_cast<unsigned char>(text[i + 1]);
-            whole = !(c == 0xe0 && second < 0xa0) && !(c == 0xed && second >= 0xa0);
-        }
-        if (whole && length == 4) {
-            const auto second = static_cast<unsigned char>(text[i + 1]);
-            whole = !(c == 0xf0 && second < 0x90) && !(c == 0xf4 && second >= 0x90);
-        }
-        if (!whole) {
-            out += '?';
-            ++i;
-            continue;
-        }
-        out.append(text, i, length);
-        i += length;
-    }
-    return out;
 }
 
 }  // namespace
@@ -99,24 +73,24 @@ void apply_environment(const wire::Record& record, const std::string& function_n
 void apply_text(const Text& text, trace::Process& process) {
     switch (text.kind) {
         case wire::TextKind::kFunctionName: return;
-        case wire::TextKind::kExecutable: process.set_executable(printable(text.text)); return;
+        case wire::TextKind::kExecutable: process.set_executable(to_utf8(text.text)); return;
         case wire::TextKind::kCommandLine: {
             process.clear_command_line();
             std::size_t begin = 0;
             while (begin < text.text.size()) {
                 const std::size_t end = std::min(text.text.find('\0', begin), text.text.size());
-                process.add_command_line(printable(text.text.substr(begin, end - begin)));
+                process.add_command_line(to_utf8(text.text.substr(begin, end - begin)));
                 begin = end + 1;
             }
             return;
         }
         case wire::TextKind::kDeviceName:
             if (text.subject < wire::kDeviceUnknown)
-                device(process, static_cast<std::uint8_t>(text.subject)).set_name(printable(text.text));
+                device(process, static_cast<std::uint8_t>(text.subject)).set_name(to_utf8(text.text));
             return;
-        case wire::TextKind::kDriverPath: process.set_driver_path(printable(text.text)); return;
-        case wire::TextKind::kShimVersion: process.set_shim_version(printable(text.text)); return;
-        case wire::TextKind::kRuntimePath: process.set_runtime_path(printable(text.text)); return;
+        case wire::TextKind::kDriverPath: process.set_driver_path(to_utf8(text.text)); return;
+        case wire::TextKind::kShimVersion: process.set_shim_version(to_utf8(text.text)); return;
+        case wire::TextKind::kRuntimePath: process.set_runtime_path(to_utf8(text.text)); return;
     }
 }
 

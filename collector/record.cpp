@@ -14,6 +14,7 @@
 #include "collector/drain.h"
 #include "collector/program_file.h"
 #include "collector/trace_writer.h"
+#include "collector/utf8.h"
 
 namespace fragscope::collector {
 
@@ -46,7 +47,7 @@ trace::Session describe(const RecordOptions& options, const ClockPair& start, wi
     session.set_start_ns(start.ns);
     const std::uint64_t since = monotonic_ns() - start.ns;
     session.set_start_unix_ns(unix_ns() - since);
-    for (const std::string& word : options.program) session.add_command_line(word);
+    for (const std::string& word : options.program) session.add_command_line(to_utf8(word));
     session.set_clock(clock == wire::Clock::kTsc ? "tsc" : "monotonic");
     return session;
 }

@@ -1,0 +1,170 @@
+// `fragscope run`: options to a recording, and what came of it in one line.
+//
+// Exit status: the program's own (128 + N when signal N ended it); 127 and 126 when it cannot be found or executed; 125
+// for trouble of Fragscope's before it was started; 2 for wrong usage.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "collector/clock.h"
+#include "collector/record.h"
+#include "tools/command.h"
+#include "tools/words.h"
+
+namespace fragscope::tools {
+
+namespace {
+
+constexpr int kOwnTrouble = 125;
+constexpr std::uint64_t kMaxWaitNs = 10'000'000'000;
+
+// Where the shim lies beside this executable: in a build folder, or installed.
+std::string find_shim() {
+    char path[4096];
+    const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
+    if (length <= 0) return "";
+    const std::string self(path, static_cast<std::size_t>(length));
+    const std::string folder = self.substr(0, self.find_last_of('/'));
+    for (const char* place : {"/../interpose/libfragscope.so", "/../libexec/fragscope/libfragscope.so"}) {
+        char* whole = ::realpath((folder + place).c_str(), nullptr);
+        if (whole == nullptr) continue;
+        std::string found = whole;
+        std::free(whole);
+        return found;
+    }
+    return "";
+}
+
+// "5ms", "200us", "1s" or plain nanoseconds; nothing for anything else.
+std::optional<std::uint64_t> parse_duration(const std::string& text) {
+    std::size_t digits = 0;
+    while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') ++digits;
+    if (digits == 0 || digits > 12) return std::nullopt;
+    const std::uint64_t number = std::stoull(text.substr(0, digits));
+    const std::string unit = text.substr(digits);
+    const std::uint64_t scale = unit == "s"    ? 1'000'000'000
+                                : unit == "ms" ? 1'000'000
+                                : unit == "us" ? 1'000
+                                : unit == "ns" || unit.empty() ? 1
+                                                               : 0;
+    if (scale == 0 || number > kMaxWaitNs / scale) return std::nullopt;
+    return number * scale;
+}
+
+// "wait:5ms" or "drop" to how long a full ring may hold the program up.
+std::optional<std::uint64_t> parse_on_full(const std::string& text) {
+    if (text == "drop") return 0;
+    if (text.rfind("wait:", 0) != 0) return std::nullopt;
+    return parse_duration(text.substr(5));
+}
+
+// The reason why nothing at all was recorded, as far as it can be known.
+std::string nothing_attached(const std::string& program) {
+    return fmt::format(
+        "no process used the CUDA driver, as far as could be seen: {} never called it, or the loader did not preload the "
+        "recorder (static or setuid programs), or the driver was reached past it; nothing was recorded",
+        program);
+}
+
+// One line: what is in the file, what is missing, what to do next.
+std::string summary(const collector::RecordOutcome& o) {
+    std::string line = fmt::format("recorded {}, {}, {}", counted(o.processes, "process", "processes"),
+                                   counted(o.events, "event"), counted(o.failures, "failed call"));
+    std::vector<std::string> missing;
+    if (o.records_lost != 0) missing.push_back(counted(o.records_lost, "record") + " lost");
+    if (o.events_not_written != 0) missing.push_back(counted(o.events_not_written, "event") + " not written");
+    if (o.records_refused != 0) missing.push_back(counted(o.records_refused, "record") + " refused as senseless");
+    if (o.rings_damaged != 0) missing.push_back(counted(o.rings_damaged, "buffer") + " damaged by the program");
+    if (o.processes_refused != 0) missing.push_back(counted(o.processes_refused, "process", "processes") + " not seen");
+    if (o.still_running != 0)
+        missing.push_back(counted(o.still_running, "process", "processes") + " still running");
+    if (missing.empty())
+        line += ", nothing known to be lost";
+    else
+        line += fmt::format(" (missing: {})", fmt::join(missing, ", "));
+    line += fmt::format(", in {} ({})", o.file, human_bytes(o.file_bytes));
+    if (!o.write_problem.empty()) line += "; the file is not complete: " + o.write_problem;
+    if (o.events != 0) line += fmt::format("; next: fragscope {} {}", o.failures != 0 ? "explain" : "report", o.file);
+    return line;
+}
+
+}  // namespace
+
+int cmd_run(int argc, char** argv) {
+    CLI::App app(
+        "fragscope run [options] -- PROGRAM [its arguments]\n"
+        "Starts PROGRAM as it is and records its GPU memory, and that of all processes it starts.",
+        "fragscope run");
+    app.footer(
+        "Example:\n  fragscope run -o train.fst -- python train.py --epochs 1\n\n"
+        "The program's input, output, signals and exit status are passed on as they are.");
+    collector::RecordOptions options;
+    std::string on_full = "wait:5ms";
+    double linger_s = 1.0;
+    bool no_touches = false;
+    bool quiet = false;
+    app.add_option("-o,--output", options.output,
+                   "trace file (default: fragscope-PROGRAM-PID.fst here, numbered if that exists)");
+    app.add_flag("--force", options.replace_output, "replace the trace file if it exists");
+    app.add_option("--buffer", options.session.bytes,
+                   "shared memory for events on their way to the file, e.g. 256MiB (default 128MiB)")
+        ->transform(CLI::AsSizeValue(false));
+    app.add_option("--on-full", on_full,
+                   "when the buffer of a thread is full: wait:TIME holds its call up once, at most so long; drop loses "
+                   "events at once (default wait:5ms)");
+    app.add_option("--linger", linger_s,
+                   "seconds to go on recording processes that outlive the program (default 1)")
+        ->check(CLI::Range(0.0, 1e6));
+    app.add_flag("--no-touches", no_touches, "do not record which memory copies and memsets write");
+    app.add_option("--shim", options.shim, "the recorder to preload (default: the libfragscope.so that came along)");
+    app.add_flag("-q,--quiet", quiet, "say nothing but errors");
+    app.prefix_command();
+    if (const std::optional<int> status = parse(app, argc, argv)) return *status;
+
+    options.program = app.remaining();
+    if (!options.program.empty() && options.program.front() == "--") options.program.erase(options.program.begin());
+    if (options.program.empty()) {
+        complain("which program? As in: fragscope run -- ./program its-arguments");
+        return kWrongUsage;
+    }
+    if (options.program.front().rfind('-', 0) == 0) {
+        complain(fmt::format("there is no option {}; `fragscope run --help` lists them", options.program.front()));
+        return kWrongUsage;
+    }
+    const std::optional<std::uint64_t> wait_ns = parse_on_full(on_full);
+    if (!wait_ns) {
+        complain(fmt::format("--on-full={}: expected drop or wait:TIME, such as wait:5ms, at most 10s", on_full));
+        return kWrongUsage;
+    }
+    options.session.wait_ns = *wait_ns;
+    options.session.record_touches = !no_touches;
+    options.session.clock = collector::best_clock();
+    options.linger_ns = static_cast<std::uint64_t>(linger_s * 1e9);
+    if (options.shim.empty()) {
+        options.shim = find_shim();
+        if (options.shim.empty()) {
+            complain("cannot find libfragscope.so beside this program; say where it is with --shim");
+            return kOwnTrouble;
+        }
+    } else if (char* whole = ::realpath(options.shim.c_str(), nullptr); whole != nullptr) {
+        options.shim = whole;  // the program may change its folder
+        std::free(whole);
+    }
+
+    const collector::RecordOutcome outcome = collector::record(options, [&](const std::string& sentence) {
+        if (!quiet) complain(sentence);
+    });
+    if (!outcome.error.empty()) complain(outcome.error);
+    if (outcome.started && !quiet) {
+        if (outcome.processes == 0 && outcome.processes_refused == 0)
+            complain(nothing_attached(options.program.front()));
+        else
+            complain(summary(outcome));
+    }
+    return outcome.status;
+}
+
+}  // namespace fragscope::tools

@@ -1,0 +1,80 @@
+// The `fragscope` command: finds the command's row and runs it.
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "tools/command.h"
+
+namespace fragscope::tools {
+
+namespace {
+
+constexpr std::array kCommands{
+    Command{"run", "start a program and record its GPU memory", cmd_run},
+    Command{"dump", "print a trace's events, one a line", cmd_dump},
+};
+
+void print_help(std::FILE* to) {
+    fmt::print(to,
+               "Fragscope records what happens to GPU memory in an unmodified CUDA program, and explains its failures.\n"
+               "\n"
+               "  fragscope COMMAND [options]\n"
+               "\n");
+    for (const Command& command : kCommands) fmt::print(to, "  {:<9} {}\n", command.name, command.summary);
+    fmt::print(to,
+               "\n"
+               "`fragscope COMMAND --help` tells more. To begin with:\n"
+               "  fragscope run -- ./program its-arguments\n");
+}
+
+}  // namespace
+
+std::optional<int> parse(CLI::App& app, int argc, char** argv) {
+    try {
+        app.parse(argc, argv);
+        return std::nullopt;
+    } catch (const CLI::ParseError& e) {
+        if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+            fmt::print("{}", app.help());
+            return kDone;
+        }
+        complain(fmt::format("{} (`{} --help` lists the options)", e.what(), app.get_name()));
+        return kWrongUsage;
+    }
+}
+
+void complain(const std::string& sentence) { fmt::print(stderr, "fragscope: {}\n", sentence); }
+
+}  // namespace fragscope::tools
+
+int main(int argc, char** argv) {
+    using namespace fragscope::tools;
+    if (argc < 2) {
+        print_help(stderr);
+        return kWrongUsage;
+    }
+    const char* name = argv[1];
+    if (std::strcmp(name, "--help") == 0 || std::strcmp(name, "-h") == 0 || std::strcmp(name, "help") == 0) {
+        print_help(stdout);
+        return kDone;
+    }
+    if (std::strcmp(name, "--version") == 0) {
+        fmt::print("fragscope {}\n", FRAGSCOPE_VERSION);
+        return kDone;
+    }
+    for (const Command& command : kCommands) {
+        if (std::strcmp(name, command.name) != 0) continue;
+        try {
+            return command.run(argc - 1, argv + 1);
+        } catch (const std::exception& e) {
+            complain(fmt::format("{}: {}", command.name, e.what()));
+            return kCannot;
+        }
+    }
+    complain(fmt::format("there is no command '{}'; `fragscope --help` lists them", name));
+    return kWrongUsage;
+}
