@@ -1,0 +1,77 @@
+#include "analysis/costs.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+
+namespace fragscope::analysis {
+
+std::size_t DurationHistogram::bucket_of(std::uint64_t ns) {
+    if (ns < kSteps) return static_cast<std::size_t>(ns);
+    const unsigned shift = static_cast<unsigned>(std::bit_width(ns)) - 6;  // leaves 6 bits: 32 … 63
+    return static_cast<std::size_t>(shift) * kSteps + static_cast<std::size_t>(ns >> shift);
+}
+
+std::uint64_t DurationHistogram::end_of(std::size_t bucket) {
+    if (bucket < 2 * kSteps) return bucket;
+    const std::size_t shift = bucket / kSteps - 1;
+    const std::uint64_t mantissa = bucket % kSteps + kSteps;
+    return ((mantissa + 1) << shift) - 1;
+}
+
+void DurationHistogram::add(std::uint64_t ns) {
+    if (counts_.empty()) counts_.resize(kBuckets);
+    ++counts_[std::min(bucket_of(ns), kBuckets - 1)];
+    ++count_;
+    largest_ = std::max(largest_, ns);
+}
+
+std::uint64_t DurationHistogram::quantile(double share) const {
+    if (count_ == 0) return 0;
+    const auto wanted = std::max<std::uint64_t>(
+        1, static_cast<std::uint64_t>(std::ceil(share * static_cast<double>(count_))));
+    std::uint64_t seen = 0;
+    for (std::size_t bucket = 0; bucket < counts_.size(); ++bucket) {
+        seen += counts_[bucket];
+        if (seen >= wanted) return std::min(end_of(bucket), largest_);
+    }
+    return largest_;
+}
+
+std::vector<report::FunctionCost> costs_of(const Trace& trace) {
+    struct Cost {
+        DurationHistogram durations;
+        std::uint64_t failed = 0;
+        double sum = 0;
+    };
+    std::map<std::uint32_t, Cost> costs;
+    for (const auto& events : trace.events) {
+        for (const Event& event : events) {
+            // Not calls of the program: the shim's questions, further records of one call, records of no call.
+            if (event.has(wire::kByShim) || event.has(wire::kContinued)) continue;
+            if (event.function.value >= trace.functions.size() || trace.functions[event.function.value].empty()) continue;
+            Cost& cost = costs[event.function.value];
+            cost.durations.add(event.duration_ns);
+            cost.sum += static_cast<double>(event.duration_ns);
+            if (event.failed()) ++cost.failed;
+        }
+    }
+    std::vector<std::pair<double, report::FunctionCost>> sorted;
+    for (const auto& [function, cost] : costs) {
+        report::FunctionCost out;
+        out.set_function(trace.functions[function]);
+        out.set_calls(cost.durations.count());
+        out.set_failed(cost.failed);
+        out.set_median_ns(cost.durations.quantile(0.5));
+        out.set_p99_ns(cost.durations.quantile(0.99));
+        out.set_max_ns(cost.durations.largest());
+        sorted.emplace_back(cost.sum, out);
+    }
+    std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::vector<report::FunctionCost> out;
+    for (auto& [sum, cost] : sorted) out.push_back(std::move(cost));
+    return out;
+}
+
+}  // namespace fragscope::analysis

@@ -1,0 +1,47 @@
+// "With this one thing removed and all else held, would the request fit?": the table that explains a failure, as data.
+//
+// Every row is an interval of what would be available against an interval of what is needed, in the one domain that the
+// request draws on. Rows that free bytes of that domain are removals; the verdict combines them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/situation.h"
+
+namespace fragscope::analysis {
+
+// Who or what a removal speaks of. It decides which cause a removal stands for.
+enum class Blame {
+    kCached,       // freed by the program, kept by its pool
+    kPending,      // freed by the program, waiting for a stream
+    kWaste,        // charged and holding no payload
+    kGaps,         // free, but in pieces
+    kLimit,        // held back by a limit
+    kUnbacked,     // reserved address space with nothing behind it
+    kOthers,       // another process of the trace
+    kUnexplained,  // no record of this trace explains it
+    kWhole,        // everything: the request against the whole domain
+    kNone,         // nothing is removed
+};
+
+struct Counterfactual {
+    std::string id;       // stable
+    std::string removed;  // in words
+    Blame blame = Blame::kNone;
+    bool applicable = true;
+    Quantity freed;      // what the removal adds; only where `adds`
+    bool adds = false;   // it adds bytes to what was available, so it can be combined with others
+    Quantity available;
+    Quantity needed;
+    Fit fit = Fit::kCannotTell;
+    std::string reason;
+    std::string call;
+};
+
+// "as_it_was" is first.
+std::vector<Counterfactual> counterfactuals_of(const Situation& situation);
+
+report::Counterfactual message_of(const Counterfactual& row);
+
+}  // namespace fragscope::analysis

@@ -1,0 +1,56 @@
+// Failed calls of a trace, and what the driver said right after each: the failure's own snapshot.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "analysis/trace.h"
+
+namespace fragscope::analysis {
+
+inline constexpr std::uint16_t kOutOfMemory = 2;  // CUDA_ERROR_OUT_OF_MEMORY of cuda.h
+
+struct Failure {
+    std::uint32_t number = 0;  // from 1, by time over all processes
+    ProcessIndex process;
+    std::size_t index = 0;    // in Trace::events of the process
+    bool allocation = false;  // out of memory, in a call that takes memory or address space; otherwise another error
+};
+
+// Every failed call of the program itself, in order of time. The shim's own questions are not the program's failures.
+std::vector<Failure> list_failures(const Trace& trace);
+
+// The failure that `explain` speaks of when none is named: the last failed allocation, or nothing.
+std::optional<std::uint32_t> default_failure(const std::vector<Failure>& failures);
+
+// What the driver said about one pool. Absent: not asked or not answered.
+struct PoolWord {
+    std::optional<std::uint64_t> used;
+    std::optional<std::uint64_t> reserved;
+    std::optional<std::uint64_t> threshold;
+    std::optional<std::uint64_t> used_high;
+    std::optional<std::uint64_t> reserved_high;
+    std::optional<std::uint64_t> maximum;
+    int device = kNoDevice;
+};
+
+struct DeviceWord {
+    std::uint64_t free = 0;
+    std::uint64_t total = 0;
+};
+
+// Numbers asked for by the shim between the failed call and kFailureSnapshotEnd, on the failed call's thread. Numbers of
+// other moments never enter it.
+struct FailureSnapshot {
+    bool complete = false;              // its end was recorded
+    std::size_t moment = 0;             // index of the event up to which (excluded) the books are to be read
+    std::map<int, DeviceWord> devices;  // by ordinal
+    std::map<ObjectId, PoolWord> pools;
+};
+
+FailureSnapshot snapshot_of(const std::vector<Event>& events, std::size_t failed);
+
+}  // namespace fragscope::analysis

@@ -1,0 +1,111 @@
+// A number of bytes that carries its evidence: which definition, how it is known, and where and when it holds.
+//
+// The value is an interval; an absent end is not known, and unknown is never zero. Arithmetic succeeds only inside one
+// scope (`plus` and `minus` answer nothing otherwise); evidence of a result is the weakest that went in. A number of
+// another scope enters by `carried_into` only, which names the reason and weakens it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "proto/report.pb.h"
+
+namespace fragscope::analysis {
+
+using Definition = report::Quantity::Definition;
+using Evidence = report::Quantity::Evidence;
+
+// Where and when a number holds; see report::Scope.
+struct Scope {
+    std::optional<std::uint32_t> process;
+    std::string device;  // UUID as text
+    std::string domain;
+    std::optional<std::uint64_t> snapshot;  // sequence number
+    std::optional<std::uint64_t> time_ns;   // since the session's start
+    bool operator==(const Scope&) const = default;
+
+    Scope in_domain(std::string name) const;
+    report::Scope message() const;
+};
+
+// The weaker of two ways of knowing: unknown < assumed < bounded < derived < measured.
+Evidence weakest(Evidence a, Evidence b);
+
+// Bytes between two ends, each included; an absent end is not known.
+struct Interval {
+    std::optional<std::uint64_t> low;
+    std::optional<std::uint64_t> high;
+    bool operator==(const Interval&) const = default;
+
+    static Interval exactly(std::uint64_t bytes) { return {bytes, bytes}; }
+    bool exact() const { return low.has_value() && low == high; }
+    bool known() const { return low.has_value() || high.has_value(); }
+};
+
+// Ends that are known on both sides add; sums saturate at 2^64 - 1.
+Interval operator+(const Interval& a, const Interval& b);
+
+class Quantity {
+  public:
+    Quantity() = default;  // unknown, of nothing
+    static Quantity measured(Definition definition, std::uint64_t bytes, Scope scope, std::string reason);
+    static Quantity derived(Definition definition, std::uint64_t bytes, Scope scope, std::string reason);
+    // low <= high, or the two are exchanged: an interval is never empty.
+    static Quantity bounded(Definition definition, Interval interval, Scope scope, std::string reason);
+    static Quantity assumed(Definition definition, Interval interval, Scope scope, std::string reason);
+    static Quantity unknown(Definition definition, Scope scope, std::string reason);
+
+    Definition definition() const { return definition_; }
+    Evidence evidence() const { return evidence_; }
+    const Interval& interval() const { return interval_; }
+    const std::optional<std::uint64_t>& low() const { return interval_.low; }
+    const std::optional<std::uint64_t>& high() const { return interval_.high; }
+    const Scope& scope() const { return scope_; }
+    const std::string& reason() const { return reason_; }
+    bool known() const { return interval_.known(); }
+    bool exact() const { return interval_.exact(); }
+
+    // The same number in another scope, at most as good as `at_best`; `why` says why it may stand there.
+    Quantity carried_into(Scope scope, Evidence at_best, std::string why) const;
+    // The same number under another definition or reason.
+    Quantity as(Definition definition, std::string reason) const;
+
+    report::Quantity message() const;
+
+  private:
+    Quantity(Definition definition, Evidence evidence, Interval interval, Scope scope, std::string reason);
+
+    Definition definition_ = report::Quantity::definition_unspecified;
+    Evidence evidence_ = report::Quantity::unknown;
+    Interval interval_;
+    Scope scope_;
+    std::string reason_;
+};
+
+// a + b; nothing if their scopes differ.
+std::optional<Quantity> plus(const Quantity& a, const Quantity& b, Definition definition, std::string reason);
+// a - b, never below zero; nothing if their scopes differ. Unknown if b is larger than a for certain: then at least one of
+// the two is wrong, and the reason says so.
+std::optional<Quantity> minus(const Quantity& a, const Quantity& b, Definition definition, std::string reason);
+
+// available - needed, in bytes; absent ends are not known.
+struct Margin {
+    std::optional<std::int64_t> low;
+    std::optional<std::int64_t> high;
+    bool operator==(const Margin&) const = default;
+};
+
+enum class Fit { kFits, kDoesNotFit, kCannotTell };
+
+Margin margin_of(const Interval& available, const Interval& needed);
+// Fits when even the least available covers the most needed; does not fit when the most available is below the least
+// needed; anything between cannot be told.
+Fit fit_of(const Interval& available, const Interval& needed);
+
+// 20 MiB in words: "20.0 MiB"; below 1 KiB "17 B".
+std::string in_words(std::uint64_t bytes);
+// "20.0 MiB", "between 1.00 GiB and 2.00 GiB", "at least …", "at most …", "an unknown number of bytes".
+std::string in_words(const Interval& interval);
+
+}  // namespace fragscope::analysis

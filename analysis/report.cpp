@@ -1,0 +1,212 @@
+#include "analysis/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/advice.h"
+#include "analysis/audit.h"
+#include "analysis/bounds.h"
+#include "analysis/costs.h"
+#include "analysis/counterfactuals.h"
+#include "analysis/health.h"
+#include "analysis/read/result_name.h"
+#include "analysis/session.h"
+#include "analysis/situation.h"
+#include "analysis/timeline.h"
+#include "analysis/verdict.h"
+
+namespace fragscope::analysis {
+namespace {
+
+std::string function_name(const Trace& trace, const Event& event) {
+    return event.function.value < trace.functions.size() ? trace.functions[event.function.value] : "";
+}
+
+report::Verdict not_about_memory(const Trace& trace, const Event& event) {
+    report::Verdict out;
+    out.set_cause(report::Verdict::not_an_allocation);
+    out.set_summary(fmt::format("{} answered {}: that is not a shortage of memory.", function_name(trace, event),
+                                result_name(event.result)));
+    return out;
+}
+
+report::Request request_message(const Situation& s) {
+    const RequestFacts& facts = s.request;
+    report::Request out;
+    out.set_function(function_name(*s.trace, *s.event));
+    out.set_in_words(facts.in_words);
+    if (facts.requested != 0) {
+        *out.mutable_requested() =
+            Quantity::measured(report::Quantity::requested, facts.requested, s.physical.in_domain(facts.domain),
+                               "the call's own argument")
+                .message();
+    }
+    const Scope scope = s.physical.in_domain(facts.domain);
+    *out.mutable_needed() = (facts.rounding_assumed
+                                 ? Quantity::assumed(report::Quantity::needed, facts.needed, scope, facts.needed_reason)
+                             : facts.needed.exact()
+                                 ? Quantity::measured(report::Quantity::needed, *facts.needed.low, scope, facts.needed_reason)
+                                 : Quantity::bounded(report::Quantity::needed, facts.needed, scope, facts.needed_reason))
+                                .message();
+    if (facts.alignment != 0) out.set_alignment_bytes(facts.alignment);
+    if (facts.granularity != 0) out.set_granularity_bytes(facts.granularity);
+    out.set_contiguity(facts.contiguity);
+    out.set_contiguity_reason(facts.contiguity_reason);
+    out.set_process(s.failure.process.value);
+    out.set_device(s.device);
+    out.set_thread(s.event->thread);
+    out.set_sequence(s.event->sequence.value);
+    out.set_time_ns(since_start(*s.trace, s.event->start));
+    out.set_result(s.event->result);
+    out.set_result_name(result_name(s.event->result));
+    return out;
+}
+
+report::ProcessSummary summary_of(const Trace& trace, std::uint32_t index) {
+    const trace::Process& process = trace.processes[index];
+    report::ProcessSummary out;
+    out.set_index(index);
+    out.set_pid(process.pid());
+    out.set_executable(process.executable());
+    for (const std::string& word : process.command_line()) out.add_command_line(word);
+    out.set_ended_how(process.ended_how());
+    if (process.has_driver_version()) out.set_driver_version(process.driver_version());
+    if (process.has_runtime_version()) out.set_runtime_version(process.runtime_version());
+    if (index < trace.events.size()) {
+        const auto& events = trace.events[index];
+        out.set_events(events.size());
+        out.set_failures(static_cast<std::uint64_t>(std::count_if(events.begin(), events.end(), [](const Event& event) {
+            return event.failed() && !event.has(wire::kByShim) && !event.has(wire::kContinued);
+        })));
+    }
+    for (const std::string& blind : blind_spots_of(trace, {index})) out.add_blind_spots(blind);
+    return out;
+}
+
+void add_devices(const Trace& trace, report::Report& out) {
+    std::set<std::string> seen;
+    for (std::uint32_t index = 0; index < trace.processes.size(); ++index) {
+        for (const trace::Device& device : trace.processes[index].devices()) {
+            std::string uuid = device_uuid(trace, {index}, static_cast<int>(device.ordinal()));
+            if (uuid.empty()) uuid = fmt::format("device {} of process {}", device.ordinal(), index);
+            if (!seen.insert(uuid).second) continue;
+            report::DeviceSummary& summary = *out.add_devices();
+            summary.set_uuid(uuid);
+            summary.set_name(device.name());
+            Scope scope;
+            scope.device = uuid;
+            *summary.mutable_capacity() =
+                (device.has_capacity_bytes()
+                     ? Quantity::measured(report::Quantity::capacity, device.capacity_bytes(), scope, "cuDeviceTotalMem")
+                     : Quantity::unknown(report::Quantity::capacity, scope, "the trace does not say"))
+                    .message();
+            if (device.has_minimum_granularity_bytes()) {
+                summary.set_minimum_granularity_bytes(device.minimum_granularity_bytes());
+            }
+            if (device.has_recommended_granularity_bytes()) {
+                summary.set_recommended_granularity_bytes(device.recommended_granularity_bytes());
+            }
+        }
+    }
+}
+
+std::uint64_t duration_of(const Trace& trace) {
+    std::uint64_t end = trace.end.end_ns();
+    for (const auto& events : trace.events) {
+        for (const Event& event : events) end = std::max(end, event.start.value + event.duration_ns);
+    }
+    return end > trace.session.start_ns() ? end - trace.session.start_ns() : 0;
+}
+
+report::Verdict verdict_at(const Situation& situation) {
+    return verdict_of(situation, counterfactuals_of(situation));
+}
+
+}  // namespace
+
+report::Report make_report(const Trace& trace, const ReportOptions& options) {
+    report::Report out;
+    out.set_trace(trace.path);
+    *out.mutable_health() = health_of(trace);
+    out.set_duration_ns(duration_of(trace));
+    for (std::uint32_t index = 0; index < trace.processes.size(); ++index) {
+        *out.add_processes() = summary_of(trace, index);
+    }
+    add_devices(trace, out);
+    for (std::uint32_t index = 0; index < trace.events.size(); ++index) {
+        RunOfProcess run = run_of(trace, {index});
+        for (const auto& peak : run.peaks) *out.add_peaks() = peak;
+        for (const auto& timeline : run.timelines) *out.add_timelines() = timeline;
+        for (const auto& leak : run.left) *out.add_left_at_end() = leak;
+    }
+    SessionWalk walk(trace);
+    std::uint32_t verdicts = 0;
+    for (const Failure& failure : list_failures(trace)) {
+        const Event& event = trace.events[failure.process.value][failure.index];
+        report::FailureSummary& summary = *out.add_failures();
+        summary.set_number(failure.number);
+        summary.set_process(failure.process.value);
+        summary.set_sequence(event.sequence.value);
+        summary.set_time_ns(since_start(trace, event.start));
+        summary.set_function(function_name(trace, event));
+        summary.set_result(event.result);
+        summary.set_result_name(result_name(event.result));
+        if (!failure.allocation) {
+            summary.set_request(request_of(event, ProcessState{}).in_words);
+            *summary.mutable_verdict() = not_about_memory(trace, event);
+        } else if (verdicts < options.verdicts) {
+            ++verdicts;
+            const Situation situation = situation_at(trace, failure, walk);
+            summary.set_request(situation.request.in_words);
+            *summary.mutable_verdict() = verdict_at(situation);
+        } else {
+            summary.set_request(request_of(event, ProcessState{}).in_words);
+            summary.mutable_verdict()->set_summary(
+                fmt::format("Not explained in this list; `explain --failure {}` does.", failure.number));
+        }
+    }
+    for (const report::FunctionCost& cost : costs_of(trace)) *out.add_costs() = cost;
+    return out;
+}
+
+report::Explanation explain_failure(const Trace& trace, std::uint32_t number) {
+    report::Explanation out;
+    out.set_trace(trace.path);
+    *out.mutable_health() = health_of(trace);
+    const std::vector<Failure> failures = list_failures(trace);
+    out.set_of_failures(static_cast<std::uint32_t>(failures.size()));
+    if (number == 0) number = default_failure(failures).value_or(0);
+    if (number == 0 || number > failures.size()) {
+        report::Verdict& verdict = *out.mutable_verdict();
+        verdict.set_cause(report::Verdict::no_failure);
+        verdict.set_summary(failures.empty()                ? "No call failed in this trace: there is nothing to explain."
+                            : number > failures.size()     ? fmt::format("This trace has {} failed calls, and no number {}.",
+                                                                         failures.size(), number)
+                                                           : fmt::format("No allocation failed in this trace; {} calls "
+                                                                         "failed for other reasons than memory.",
+                                                                         failures.size()));
+        return out;
+    }
+    const Failure& failure = failures[number - 1];
+    out.set_id(fmt::format("failure:{}", number));
+    SessionWalk walk(trace);
+    const Situation situation = situation_at(trace, failure, walk);
+    *out.mutable_request() = request_message(situation);
+    if (!failure.allocation) {
+        *out.mutable_verdict() = not_about_memory(trace, *situation.event);
+        return out;
+    }
+    const std::vector<Counterfactual> rows = counterfactuals_of(situation);
+    *out.mutable_verdict() = verdict_of(situation, rows);
+    for (const report::Quantity& quantity : audit_of(situation)) *out.add_audit() = quantity;
+    for (const report::Domain& domain : domains_of(situation)) *out.add_domains() = domain;
+    for (const Counterfactual& row : rows) *out.add_counterfactuals() = message_of(row);
+    for (const report::Bound& bound : bounds_of(situation)) *out.add_bounds() = bound;
+    for (const std::string& action : actions_for(situation, rows, out.verdict())) out.add_actions(action);
+    for (const std::string& unknown : not_known_in(situation)) out.add_not_known(unknown);
+    return out;
+}
+
+}  // namespace fragscope::analysis

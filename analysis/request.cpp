@@ -1,0 +1,130 @@
+#include "analysis/request.h"
+
+#include <fmt/format.h>
+
+namespace fragscope::analysis {
+namespace {
+
+using wire::Kind;
+
+constexpr char kOnePointer[] =
+    "the program gets one pointer, so its addresses must be consecutive; which physical pages lie behind them is not "
+    "visible to it";
+
+void linear(RequestFacts& out, const Event& event, const ProcessState& state) {
+    const std::uint64_t page = state.page(event.device);
+    out.draws = Draws::kPhysical;
+    out.domain = "physical";
+    out.granularity = page;
+    out.alignment = 256;
+    out.needed = {out.requested, round_up(out.requested, page)};
+    out.rounding_assumed = true;
+    out.needed_reason = fmt::format("between what was asked for and whole pages of {}: the driver does not say",
+                                    in_words(page));
+    if (event.kind == Kind::kPitchAcquired) {
+        // The pitch is known only after a success.
+        out.needed.high.reset();
+        out.needed_reason = "at least width times height; the pitch is known only after a success";
+    }
+    out.contiguity = report::Request::virtual_only;
+    out.contiguity_reason = kOnePointer;
+    out.in_words = fmt::format("{} of device memory", in_words(out.requested));
+}
+
+}  // namespace
+
+std::string pool_in_words(ObjectId pool) {
+    return pool.value == 0 ? "a pool that is not known" : fmt::format("pool {:#x}", pool.value);
+}
+
+RequestFacts request_of(const Event& event, const ProcessState& state) {
+    RequestFacts out;
+    out.device = event.device;
+    out.requested = event.bytes.value;
+    out.needed = Interval::exactly(out.requested);
+    out.needed_reason = "what the call asked for";
+    switch (event.kind) {
+        case Kind::kLinearAcquired:
+        case Kind::kPitchAcquired: linear(out, event, state); break;
+        case Kind::kHandleCreated:
+            if (wire::location_type(event.extra) != kLocationDevice) {
+                out.draws = Draws::kHost;
+                out.domain = "host";
+                out.in_words = fmt::format("a physical allocation of {} in host memory", in_words(out.requested));
+                out.contiguity_reason = "it takes host memory";
+                break;
+            }
+            out.draws = Draws::kPhysical;
+            out.domain = "physical";
+            out.device = wire::location_id(event.extra);
+            out.granularity = state.page(out.device);
+            out.needed_reason = "a physical allocation takes exactly the size that the call names";
+            out.contiguity = report::Request::virtual_only;
+            out.contiguity_reason =
+                "the bytes are reached through a mapping, so consecutive addresses are what the program sees; whether "
+                "the driver wants one physical run for a handle is neither promised nor visible";
+            out.in_words = fmt::format("a physical allocation of {}", in_words(out.requested));
+            break;
+        case Kind::kReserved:
+            out.draws = Draws::kAddressSpace;
+            out.domain = "virtual";
+            out.granularity = state.page(event.device);
+            out.alignment = event.object.value != 0 ? event.object.value : out.granularity;
+            out.needed = Interval::exactly(round_up(out.requested, out.granularity));
+            out.needed_reason = "a reservation takes address space only, in whole pages, and no memory";
+            out.contiguity = report::Request::virtual_only;
+            out.contiguity_reason = "a reservation is one range of addresses by definition; it has no physical side";
+            out.in_words = fmt::format("{} of address space (no memory)", in_words(out.requested));
+            break;
+        case Kind::kPoolAcquired:
+            out.draws = Draws::kPool;
+            out.pool = event.object.value != 0 ? event.object : state.bound_pool(event.device);
+            out.domain = pool_in_words(out.pool);
+            out.granularity = kPoolUnit;
+            out.alignment = kPoolUnit;
+            out.needed = {out.requested, round_up(out.requested, kPoolChunk)};
+            out.rounding_assumed = true;
+            out.needed_reason = fmt::format(
+                "at least what was asked for; at most whole chunks of {}, by which pools were seen to grow",
+                in_words(kPoolChunk));
+            out.contiguity = report::Request::virtual_only;
+            out.contiguity_reason = kOnePointer;
+            out.in_words = fmt::format("{} in stream order from {}", in_words(out.requested), out.domain);
+            break;
+        case Kind::kHostAcquired:
+        case Kind::kHostRegistered:
+            out.draws = Draws::kHost;
+            out.domain = "host";
+            out.contiguity = report::Request::virtual_only;
+            out.contiguity_reason = "host pages may lie anywhere behind consecutive addresses";
+            out.in_words = fmt::format("{} of page-locked host memory", in_words(out.requested));
+            break;
+        case Kind::kContextCreated:
+        case Kind::kPrimaryRetained:
+            out.draws = Draws::kContext;
+            out.domain = "physical";
+            out.requested = 0;
+            out.needed = {state.page(event.device), std::nullopt};
+            out.rounding_assumed = true;
+            out.needed_reason = "a context takes at least a page; how much more depends on the device and the driver";
+            out.contiguity_reason = "the driver lays its own memory out";
+            out.in_words = "a context on the device";
+            break;
+        case Kind::kManagedAcquired:
+            out.contiguity = report::Request::virtual_only;
+            out.contiguity_reason = kOnePointer;
+            out.needed_reason = "managed memory takes address space now, and pages of host or device as they are used";
+            out.in_words = fmt::format("{} of managed memory", in_words(out.requested));
+            break;
+        case Kind::kMapped: out.in_words = fmt::format("a mapping of {}", in_words(out.requested)); break;
+        case Kind::kAccessSet:
+            out.in_words = fmt::format("access to {} of mapped memory", in_words(out.requested));
+            break;
+        case Kind::kHandleImported: out.in_words = "the import of a physical allocation"; break;
+        case Kind::kPoolCreated: out.in_words = "a new stream-ordered pool"; break;
+        default: out.in_words = "a call that takes no memory"; break;
+    }
+    return out;
+}
+
+}  // namespace fragscope::analysis

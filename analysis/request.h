@@ -1,0 +1,48 @@
+// What a failed call asked for, and on which domain it draws: the device's physical memory, the process's address space, a
+// stream-ordered pool, or something this trace does not keep books of.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "analysis/quantity.h"
+#include "analysis/state.h"
+#include "analysis/trace.h"
+
+namespace fragscope::analysis {
+
+enum class Draws {
+    kPhysical,      // device memory, and an address range with it
+    kAddressSpace,  // cuMemAddressReserve: address space only
+    kPool,          // a stream-ordered pool, which may grow from the device
+    kHost,          // page-locked host memory
+    kContext,       // device memory of an amount that the call does not say
+    kUnaccounted,   // page tables, managed memory, …: no domain that this trace keeps books of
+};
+
+struct RequestFacts {
+    Draws draws = Draws::kUnaccounted;
+    std::string domain;  // "physical", "virtual", "pool 0x…", "host"
+    int device = kNoDevice;
+    ObjectId pool;               // kPool only; 0: not known which
+    std::uint64_t requested = 0;  // 0 with kContext: the call names no size
+    Interval needed;             // after rounding
+    bool rounding_assumed = false;
+    std::string needed_reason;
+    std::uint64_t alignment = 0;    // 0: none asked for
+    std::uint64_t granularity = 0;  // 0: none
+    report::Request::Contiguity contiguity = report::Request::contiguity_unspecified;
+    std::string contiguity_reason;
+    std::string in_words;
+};
+
+// `state`: the process just before the call.
+RequestFacts request_of(const Event& event, const ProcessState& state);
+std::string pool_in_words(ObjectId pool);  // "pool 0x5555…"
+
+// How stream-ordered pools grow, as public reports show it: an assumption, never a measurement of this trace.
+inline constexpr std::uint64_t kPoolChunk = std::uint64_t{32} << 20;
+inline constexpr std::uint64_t kPoolUnit = 512;
+
+}  // namespace fragscope::analysis

@@ -1,0 +1,56 @@
+// The processes of a trace together: which devices they share (joined by UUID), and what each held at one moment.
+// Sequence numbers order one process only; between processes there is nothing but the clock, so what another process held
+// is an interval.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/failures.h"
+#include "analysis/quantity.h"
+#include "analysis/state.h"
+#include "analysis/trace.h"
+
+namespace fragscope::analysis {
+
+// "GPU-00112233-4455-…"; empty if the trace has no UUID for this ordinal of this process.
+std::string device_uuid(const Trace& trace, ProcessIndex process, int ordinal);
+// The ordinal that the process has for the device, or kNoDevice.
+int ordinal_of(const Trace& trace, ProcessIndex process, const std::string& uuid);
+const trace::Device* device_of(const Trace& trace, ProcessIndex process, int ordinal);
+// "process 2 (pid 4711, train)".
+std::string process_in_words(const Trace& trace, ProcessIndex process);
+std::map<int, std::uint64_t> pages_of(const Trace& trace, ProcessIndex process);
+
+// What another process was charged for on the device while the failure happened.
+struct OtherProcess {
+    ProcessIndex process;
+    Interval charged;
+};
+
+// Replays all processes up to one failure after the other, in the order of `list_failures`.
+class SessionWalk {
+  public:
+    explicit SessionWalk(const Trace& trace);
+
+    // Moves to the failure's moment. Failures are visited in ascending order of number.
+    void advance(const Failure& failure, const FailureSnapshot& snapshot);
+    const ProcessState& failing() const { return own_[current_].state; }
+    // The other processes at that time on this device; empty if there are none or they do not use it.
+    std::vector<OtherProcess> others(const std::string& uuid, std::uint64_t from_ns, std::uint64_t to_ns);
+
+  private:
+    struct Cursor {
+        ProcessState state;
+        std::size_t next = 0;
+    };
+    const Trace& trace_;
+    std::vector<Cursor> own_;    // read when the process is the failing one: by sequence
+    std::vector<Cursor> other_;  // read when it is another's neighbour: by time
+    std::size_t current_ = 0;
+};
+
+}  // namespace fragscope::analysis

@@ -1,0 +1,292 @@
+#include "analysis/situation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace fragscope::analysis {
+namespace {
+
+using wire::Kind;
+
+constexpr char kNoSnapshot[] = "the driver was not asked right after this failure, and numbers of other moments are not used";
+
+bool acquires(Kind kind) {
+    return kind == Kind::kLinearAcquired || kind == Kind::kPitchAcquired || kind == Kind::kManagedAcquired ||
+           kind == Kind::kHandleCreated || kind == Kind::kPoolAcquired || kind == Kind::kContextCreated ||
+           kind == Kind::kPrimaryRetained;
+}
+bool releases(Kind kind) {
+    return kind == Kind::kLinearReleased || kind == Kind::kHandleReleased || kind == Kind::kUnmapped ||
+           kind == Kind::kPoolReleased || kind == Kind::kPoolTrimmed || kind == Kind::kPoolDestroyed ||
+           kind == Kind::kContextDestroyed || kind == Kind::kPrimaryReleased || kind == Kind::kPrimaryReset ||
+           kind == Kind::kSynchronized || kind == Kind::kReservationFreed || kind == Kind::kPoolAttributeSet;
+}
+
+Quantity of_interval(Definition definition, const Interval& interval, const Losses& losses, bool assumed_rule,
+                     const Scope& scope, const std::string& reason) {
+    const Interval wide = weakened(interval, losses);
+    const std::string why = losses.any() ? reason + "; wider because records were lost or losses are not known" : reason;
+    if (assumed_rule) return Quantity::assumed(definition, wide, scope, why);
+    if (wide.exact()) return Quantity::derived(definition, *wide.low, scope, why);
+    return Quantity::bounded(definition, wide, scope, why);
+}
+
+// A quantity that was put together from parts of one scope.
+Quantity sum_of(const std::vector<Quantity>& parts, Definition definition, const Scope& scope, const std::string& reason) {
+    Quantity total = Quantity::derived(definition, 0, scope, reason);
+    for (const Quantity& part : parts) total = plus(total, part, definition, reason).value();
+    return total;
+}
+
+// Interval of what may be returned by trimming: chunks with a live block stay.
+Interval reclaimable_of(std::uint64_t reserved, std::uint64_t used, std::uint64_t live_count) {
+    const std::uint64_t cached = reserved - std::min(used, reserved);
+    if (used == 0) return Interval::exactly(cached);
+    // Each live block holds on to the chunks that it lies in: at most two of them only in part.
+    const std::uint64_t pinned = live_count > UINT64_MAX / (2 * kPoolChunk) ? UINT64_MAX : live_count * 2 * kPoolChunk;
+    return {cached > pinned ? cached - pinned : 0, cached};
+}
+
+void books_of_pools(Situation& s, const ProcessState& state) {
+    std::vector<Quantity> reserved, cached, reclaimable;
+    std::uint64_t pending_total = 0;
+    std::map<ObjectId, PoolWord> words = s.snapshot.pools;
+    for (const auto& [id, pool] : state.pools()) {
+        if (pool.on_device && pool.device == s.request.device) words.try_emplace(id);
+    }
+    for (const auto& [id, word] : words) {
+        const auto known = state.pools().find(id);
+        const Pool pool = known == state.pools().end() ? Pool{} : known->second;
+        const int device = pool.device != kNoDevice ? pool.device : word.device;
+        if (device != s.request.device || (known != state.pools().end() && !pool.on_device)) continue;
+        PoolAtFailure at{id, pool_in_words(id), Interval::exactly(pool.live_bytes), pool.live_count, 0, word,
+                         Quantity::unknown(report::Quantity::charged, s.physical, kNoSnapshot),
+                         Quantity::unknown(report::Quantity::live, s.physical, kNoSnapshot),
+                         Quantity::unknown(report::Quantity::cached, s.physical, kNoSnapshot),
+                         Quantity::unknown(report::Quantity::reclaimable, s.physical, kNoSnapshot)};
+        if (!at.said.maximum) at.said.maximum = pool.maximum;
+        if (!at.said.threshold) at.said.threshold = pool.threshold;
+        std::uint64_t maybe = 0;
+        state.pool_blocks().for_each([&](const Range&, const PoolBlock& block) {
+            if (block.pool == id && block.maybe_captured) maybe += block.requested;
+        });
+        *at.live.low -= std::min(maybe, *at.live.low);
+        for (const auto& [address, free] : state.pending_frees()) {
+            if (free.pool == id) at.pending += free.requested;
+        }
+        pending_total += at.pending;
+        if (word.reserved && word.used) {
+            at.reserved = Quantity::measured(report::Quantity::charged, *word.reserved, s.physical,
+                                             "CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT right after the failure");
+            at.used = Quantity::measured(report::Quantity::live, *word.used, s.physical,
+                                         "CU_MEMPOOL_ATTR_USED_MEM_CURRENT right after the failure");
+            at.cached = minus(at.reserved, at.used, report::Quantity::cached,
+                              "reserved by the pool and not in use, both as the driver said")
+                            .value();
+            const Interval back = reclaimable_of(*word.reserved, *word.used, pool.live_count);
+            at.reclaimable =
+                back.exact()
+                    ? Quantity::derived(report::Quantity::reclaimable, *back.low, s.physical,
+                                        "nothing in the pool is in use, so cuMemPoolTrimTo(pool, 0) returns all of it")
+                    : Quantity::assumed(
+                          report::Quantity::reclaimable, back, s.physical,
+                          fmt::format("cuMemPoolTrimTo(pool, 0) returns at most what is cached; chunks of {} that hold "
+                                      "a live block are taken to stay",
+                                      in_words(kPoolChunk)));
+        } else if (pool.live_count == 0 && pool.high_live_bytes == 0) {
+            // Never used: it has nothing yet, though the driver was not asked.
+            at.reserved = Quantity::assumed(report::Quantity::charged, Interval::exactly(0), s.physical,
+                                            "nothing was ever allocated from this pool");
+            at.cached = at.reserved.as(report::Quantity::cached, at.reserved.reason());
+            at.reclaimable = at.reserved.as(report::Quantity::reclaimable, at.reserved.reason());
+        } else {
+            at.reserved = Quantity::bounded(report::Quantity::charged, {at.live.low, std::nullopt}, s.physical,
+                                            "at least its live blocks; the driver was not asked for its reserved size");
+        }
+        reserved.push_back(at.reserved);
+        cached.push_back(at.cached);
+        reclaimable.push_back(at.reclaimable);
+        s.pools.push_back(std::move(at));
+    }
+    s.pools_reserved = sum_of(reserved, report::Quantity::charged, s.physical,
+                              reserved.empty() ? "no stream-ordered pool was seen" : "sum over the pools of the device");
+    s.cached = sum_of(cached, report::Quantity::cached, s.physical,
+                      cached.empty() ? "no stream-ordered pool was seen" : "sum over the pools of the device");
+    s.reclaimable = sum_of(reclaimable, report::Quantity::reclaimable, s.physical,
+                           reclaimable.empty() ? "no stream-ordered pool was seen" : "sum over the pools of the device");
+    const std::string why =
+        "freed by the program on a stream that was not synchronised since: some of it may still have been waiting";
+    s.pending = pending_total == 0
+                    ? Quantity::derived(report::Quantity::pending_free, 0, s.physical,
+                                        "no stream-ordered free was waiting for its stream")
+                    : Quantity::bounded(report::Quantity::pending_free, {0, pending_total}, s.physical, why);
+}
+
+void word_of_the_device(Situation& s) {
+    const trace::Device* device = device_of(*s.trace, s.failure.process, s.request.device);
+    const auto said = s.snapshot.devices.find(s.request.device);
+    if (said != s.snapshot.devices.end()) {
+        s.capacity = Quantity::measured(report::Quantity::capacity, said->second.total, s.physical,
+                                        "total of cuMemGetInfo right after the failure");
+        s.device_free = Quantity::measured(report::Quantity::device_free, said->second.free, s.physical,
+                                           "free of cuMemGetInfo right after the failure: held by nobody on the device");
+    } else {
+        s.capacity = device != nullptr && device->has_capacity_bytes()
+                         ? Quantity::measured(report::Quantity::capacity, device->capacity_bytes(), s.physical,
+                                              "cuDeviceTotalMem: it does not change")
+                         : Quantity::unknown(report::Quantity::capacity, s.physical, "the trace does not say");
+        s.device_free = Quantity::unknown(report::Quantity::device_free, s.physical, kNoSnapshot);
+    }
+    // What other threads acquired or released between the failure and the driver's answer.
+    std::uint64_t more = 0;
+    bool changed = false;
+    const auto& events = s.trace->events[s.failure.process.value];
+    for (std::size_t i = s.failure.index + 1; i < s.snapshot.moment; ++i) {
+        const Event& event = events[i];
+        if (event.failed() || event.has(wire::kSnapshot)) continue;
+        if (acquires(event.kind)) more += round_up(event.bytes.value, s.page);
+        // How much a release gave back is not in its record: before it, nothing at all may have been free.
+        if (releases(event.kind)) changed = true;
+    }
+    s.free_then = s.device_free;
+    if (s.device_free.known() && (more != 0 || changed)) {
+        Interval then{changed ? 0 : *s.device_free.low(), *s.device_free.high() + more};
+        s.free_then = Quantity::bounded(report::Quantity::device_free, then, s.physical,
+                                        "other threads acquired or released memory between the failure and the "
+                                        "driver's answer");
+    }
+}
+
+void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& walk) {
+    const DeviceTotals& totals = state.totals(s.request.device);
+    s.handles = of_interval(report::Quantity::charged, Interval::exactly(totals.handles), s.losses, false, s.physical,
+                            "physical allocations of cuMemCreate that a handle or a mapping keeps alive, by their sizes");
+    const Interval blocks = charged_linear(state, s.request.device);
+    const Interval linear = blocks + Interval{0, totals.managed};
+    s.linear_requested = of_interval(report::Quantity::requested, Interval::exactly(totals.linear_requested), s.losses,
+                                     false, s.physical, "sizes that cuMemAlloc and cuMemAllocPitch were asked for");
+    s.linear = of_interval(report::Quantity::charged, linear, s.losses, linear.high != std::optional<std::uint64_t>(0),
+                           s.physical,
+                           fmt::format("between what was requested and whole pages of {}: blocks up to 1 MiB share "
+                                       "pages{}",
+                                       in_words(s.page),
+                                       totals.managed == 0 ? "" : "; managed memory counts as resident at most"));
+    books_of_pools(s, state);
+    s.attributed = sum_of({s.handles, s.linear, s.pools_reserved}, report::Quantity::attributed, s.physical,
+                          "VMM handles, linear memory and pools of this process");
+    s.linear_waste = of_interval(report::Quantity::internal_waste, {0, *blocks.high - *blocks.low}, s.losses,
+                                 *blocks.high != *blocks.low, s.physical,
+                                 "rounding of linear memory to pages: not visible, at most whole pages");
+
+    if (!device_uuid(*s.trace, s.failure.process, s.request.device).empty()) {
+        const std::uint64_t from = s.event->start.value;
+        const auto& events = s.trace->events[s.failure.process.value];
+        const Event& last = events[std::min(s.snapshot.moment, events.size() - 1)];
+        s.other_processes = walk.others(s.device, from, std::max(last.start.value + last.duration_ns,
+                                                                 from + s.event->duration_ns));
+    }
+    Interval others = Interval::exactly(0);
+    for (const OtherProcess& other : s.other_processes) others = others + other.charged;
+    const std::string others_reason = "what other processes of this trace held on the device at that time, by the clock";
+    // Nobody can hold more than what the device does not have free.
+    if (s.capacity.exact() && s.device_free.exact()) {
+        const std::uint64_t taken = *s.capacity.low() - std::min(*s.device_free.low(), *s.capacity.low());
+        const std::uint64_t own = s.attributed.low().value_or(0);
+        const std::uint64_t most = taken - std::min(own, taken);
+        if (!others.high || *others.high > most) others.high = std::max(most, others.low.value_or(0));
+    }
+    s.others = s.other_processes.empty()
+                   ? Quantity::derived(report::Quantity::other_processes, 0, s.physical,
+                                       "no other process of this trace used the device at that time")
+                   : Quantity::bounded(report::Quantity::other_processes, others, s.physical, others_reason);
+
+    const std::string why =
+        "capacity less free, less what the records of this trace explain: contexts, modules, libraries, processes that "
+        "were not traced";
+    const Quantity taken = minus(s.capacity, s.device_free, report::Quantity::charged, why).value();
+    const Quantity explained = plus(s.attributed, s.others, report::Quantity::attributed, why).value();
+    s.unattributed = minus(taken, explained, report::Quantity::unattributed, why).value();
+}
+
+void books_of_payload(Situation& s, const ProcessState& state) {
+    s.payload = payload_of(*s.trace, s.failure.process, state, s.request.device);
+    if (state.totals(s.request.device).handles == 0) {
+        s.handle_waste = Quantity::derived(report::Quantity::internal_waste, 0, s.physical, "no VMM handle is held");
+    } else if (!s.payload.seen) {
+        s.handle_waste = Quantity::unknown(report::Quantity::internal_waste, s.physical, s.payload.why);
+    } else if (s.payload.decisive) {
+        s.handle_waste = Quantity::derived(report::Quantity::internal_waste, s.payload.partly_unwritten, s.physical,
+                                           "charged but never written, in pages that hold some payload: " + s.payload.why);
+    } else {
+        s.handle_waste = Quantity::bounded(report::Quantity::internal_waste, {0, s.payload.partly_unwritten}, s.physical,
+                                           s.payload.why);
+    }
+}
+
+void look_around(Situation& s) {
+    const auto& events = s.trace->events[s.failure.process.value];
+    for (std::size_t i = s.failure.index; i-- > 0;) {
+        const Event& event = events[i];
+        if (!event.failed() && event.kind == Kind::kReservationFreed) break;
+        if (event.kind == Kind::kReserved && event.result == kOutOfMemory && event.bytes.value <= s.request.requested) {
+            s.reservation_failed_before = true;
+            break;
+        }
+    }
+    for (std::size_t i = s.failure.index + 1; i < events.size(); ++i) {
+        const Event& event = events[i];
+        if (event.has(wire::kByShim) || event.has(wire::kContinued)) continue;
+        if (!event.failed() && releases(event.kind)) break;
+        if (!event.failed() && event.kind == s.event->kind && event.device == s.event->device) {
+            s.succeeded_after = std::max(s.succeeded_after, event.bytes.value);
+        }
+    }
+}
+
+}  // namespace
+
+std::uint64_t since_start(const Trace& trace, TimeNs time) {
+    const std::uint64_t start = trace.session.start_ns();
+    return time.value > start ? time.value - start : 0;
+}
+
+Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& walk) {
+    Situation s;
+    s.trace = &trace;
+    s.failure = failure;
+    const auto& events = trace.events[failure.process.value];
+    s.event = &events[failure.index];
+    s.snapshot = snapshot_of(events, failure.index);
+    walk.advance(failure, s.snapshot);
+    const ProcessState& state = walk.failing();
+    s.request = request_of(*s.event, state);
+    s.device = device_uuid(trace, failure.process, s.request.device);
+    if (s.device.empty() && s.request.device != kNoDevice) s.device = fmt::format("device {}", s.request.device);
+    s.page = state.page(s.request.device);
+    s.physical.process = failure.process.value;
+    s.physical.device = s.device;
+    s.physical.domain = "physical";
+    s.physical.snapshot = s.event->sequence.value;
+    s.physical.time_ns = since_start(trace, s.event->start);
+    s.address = s.physical.in_domain("virtual");
+    s.address.device.clear();
+    s.losses = losses_of(trace, failure.process);
+    s.contradictions = state.contradictions();
+    s.used_pools = state.used_pools();
+    s.mapped = state.mappings().total();
+    s.managed = state.totals(s.request.device).managed;
+    s.host_pinned = state.host_pinned_bytes();
+    for (const auto& [id, physical] : state.physical()) {
+        if (physical.imported) s.imported += physical.bytes;
+    }
+    word_of_the_device(s);
+    books_of_the_device(s, state, walk);
+    books_of_payload(s, state);
+    const std::uint64_t asked = s.request.needed.low.value_or(0);
+    s.space = address_space_of(state, asked, s.request.draws == Draws::kAddressSpace ? s.request.alignment : s.page, s.page);
+    look_around(s);
+    return s;
+}
+
+}  // namespace fragscope::analysis

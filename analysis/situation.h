@@ -1,0 +1,82 @@
+// One failure and everything that is known at its moment, taken from one snapshot: the ground on which audit, domains,
+// counterfactuals, verdict and bounds stand. All physical quantities have one scope, so they may be combined; nothing of
+// another moment is in here.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/address_space.h"
+#include "analysis/charged.h"
+#include "analysis/failures.h"
+#include "analysis/quantity.h"
+#include "analysis/request.h"
+#include "analysis/session.h"
+
+namespace fragscope::analysis {
+
+// One pool at the failure.
+struct PoolAtFailure {
+    ObjectId pool;
+    std::string name;
+    Interval live;  // requested bytes of live blocks, from events
+    std::uint64_t live_count = 0;
+    std::uint64_t pending = 0;  // freed by the program, the stream's word is missing: at most this much
+    PoolWord said;              // by the driver; empty if it was not asked
+    Quantity reserved;
+    Quantity used;
+    Quantity cached;
+    Quantity reclaimable;
+};
+
+struct Situation {
+    const Trace* trace = nullptr;
+    Failure failure;
+    const Event* event = nullptr;
+    FailureSnapshot snapshot;
+    RequestFacts request;
+    std::string device;  // UUID or a name for it
+    Scope physical;      // scope of the books of the device
+    Scope address;       // scope of the process's address space
+    std::uint64_t page = 0;
+
+    Quantity capacity;
+    Quantity device_free;   // as the driver said it
+    Quantity free_then;     // the same at the failed call itself: wider if other threads changed something in between
+    Quantity handles;       // charged, VMM
+    Quantity linear;        // charged, linear and pitched
+    Quantity linear_requested;
+    Quantity pools_reserved;
+    Quantity attributed;
+    Quantity others;
+    Quantity unattributed;
+    Quantity pending;  // in pools of this device
+    Quantity cached;
+    Quantity reclaimable;
+    Quantity linear_waste;
+    std::vector<OtherProcess> other_processes;
+    std::vector<PoolAtFailure> pools;
+    Payload payload;
+    Quantity handle_waste;  // VMM pages' rest that was never written
+    AddressSpace space;
+    std::uint64_t mapped = 0;
+    std::uint64_t managed = 0;
+    std::uint64_t host_pinned = 0;
+    std::uint64_t imported = 0;
+    Losses losses;
+    Contradictions contradictions;
+    bool used_pools = false;
+    // An address reservation of no more than this request failed before, and no address space was given back since.
+    bool reservation_failed_before = false;
+    // Largest success of the same kind of call after the failure, before anything was released: it would have fitted.
+    std::uint64_t succeeded_after = 0;
+};
+
+// `walk` stands before this failure and is moved to it.
+Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& walk);
+
+std::uint64_t since_start(const Trace& trace, TimeNs time);
+
+}  // namespace fragscope::analysis

@@ -1,0 +1,389 @@
+#include "analysis/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace fragscope::analysis {
+namespace {
+
+using report::Verdict;
+
+const Counterfactual* row_of(const std::vector<Counterfactual>& rows, const std::string& id) {
+    const auto found = std::find_if(rows.begin(), rows.end(), [&](const Counterfactual& row) { return row.id == id; });
+    return found == rows.end() ? nullptr : &*found;
+}
+bool fits(const std::vector<Counterfactual>& rows, const std::string& id) {
+    const Counterfactual* row = row_of(rows, id);
+    return row != nullptr && row->applicable && row->fit == Fit::kFits;
+}
+
+bool is_own(Blame blame) { return blame == Blame::kCached || blame == Blame::kPending || blame == Blame::kWaste; }
+
+// Whether so much waste could be the reason at all; see the file's comment.
+bool material(const Situation& s, const std::optional<std::uint64_t>& waste) {
+    const std::uint64_t charged = s.attributed.low().value_or(0);
+    return !waste || *waste >= charged / kMaterialWaste + (charged % kMaterialWaste != 0 ? 1 : 0);
+}
+
+void set(Verdict& out, Verdict::Cause cause, const std::string& constraint, const std::string& summary) {
+    out.set_cause(cause);
+    out.set_constraint(constraint);
+    out.set_summary(summary);
+}
+
+Verdict undetermined(const std::string& summary, const std::string& measurement) {
+    Verdict out;
+    set(out, Verdict::undetermined, "", summary);
+    out.set_deciding_measurement(measurement);
+    return out;
+}
+
+std::string free_and_needed(const Situation& s) {
+    return fmt::format("It needs {}, and the device had {} free", in_words(s.request.needed),
+                       in_words(s.free_then.interval()));
+}
+
+std::string others_in_words(const Situation& s) {
+    std::string out;
+    for (const OtherProcess& other : s.other_processes) {
+        if (!out.empty()) out += ", ";
+        out += fmt::format("{} {}", process_in_words(*s.trace, other.process), in_words(other.charged));
+    }
+    return out;
+}
+
+// Shares of what the device is taken by, largest first.
+void add_shares(Verdict& out, const Situation& s) {
+    struct Share {
+        std::uint64_t bytes;
+        std::string words;
+    };
+    std::vector<Share> shares;
+    const auto share = [&](const Quantity& quantity, const std::string& words) {
+        const std::uint64_t bytes = quantity.high().value_or(quantity.low().value_or(0));
+        if (quantity.known() && bytes != 0) shares.push_back({bytes, words + ": " + in_words(quantity.interval())});
+    };
+    share(s.handles, "VMM allocations of this process");
+    share(s.linear, "linear memory of this process");
+    for (const PoolAtFailure& pool : s.pools) {
+        share(pool.reserved, pool.name + " of this process");
+        share(pool.cached, "of that, kept by " + pool.name + " and in no live allocation");
+    }
+    for (const OtherProcess& other : s.other_processes) {
+        const std::uint64_t bytes = other.charged.high.value_or(other.charged.low.value_or(0));
+        shares.push_back({bytes, process_in_words(*s.trace, other.process) + ", another process of this trace: " +
+                                     in_words(other.charged)});
+    }
+    share(s.unattributed, "held by no record of this trace (other processes, contexts, modules)");
+    share(s.handle_waste, "charged for VMM pages but never written, in pages that hold some payload");
+    if (s.payload.decisive && s.payload.never_written != 0) {
+        shares.push_back({s.payload.never_written,
+                          "VMM pages without any written byte: " + in_words(s.payload.never_written)});
+    }
+    std::stable_sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.bytes > b.bytes; });
+    for (const Share& each : shares) out.add_contributing(each.words);
+}
+
+// The smallest set of removals (among `candidates`) that fits for certain; of several, the one whose kinds come first in
+// the list of Blame. Empty: there is none.
+std::vector<const Counterfactual*> smallest_set(const Situation& s, const std::vector<Counterfactual>& rows,
+                                                const std::vector<const Counterfactual*>& candidates) {
+    const Counterfactual& base = *row_of(rows, "as_it_was");
+    std::vector<const Counterfactual*> best;
+    for (unsigned mask = 1; mask < (1u << candidates.size()); ++mask) {
+        std::vector<const Counterfactual*> members;
+        Quantity available = base.available;
+        for (std::size_t i = 0; i < candidates.size(); ++i) {
+            if ((mask >> i & 1u) == 0) continue;
+            members.push_back(candidates[i]);
+            const auto sum = plus(available, candidates[i]->freed, report::Quantity::eligible_free, "");
+            if (sum) available = *sum;
+        }
+        if (fit_of(available.interval(), s.request.needed) != Fit::kFits) continue;
+        // Masks count upwards, so of equal sizes the one with the earlier candidates comes first.
+        if (best.empty() || members.size() < best.size()) best = members;
+    }
+    return best;
+}
+
+// Whether all candidates together might be enough.
+bool might_fit(const Situation& s, const std::vector<Counterfactual>& rows,
+               const std::vector<const Counterfactual*>& candidates) {
+    Quantity available = row_of(rows, "as_it_was")->available;
+    for (const Counterfactual* row : candidates) {
+        const auto sum = plus(available, row->freed, report::Quantity::eligible_free, "");
+        if (sum) available = *sum;
+    }
+    return fit_of(available.interval(), s.request.needed) != Fit::kDoesNotFit;
+}
+
+Verdict own_cause(const Situation& s, const std::vector<const Counterfactual*>& removals) {
+    Verdict out;
+    // The member with the largest share names the cause.
+    const Counterfactual* main = *std::max_element(
+        removals.begin(), removals.end(), [](const Counterfactual* a, const Counterfactual* b) {
+            return a->freed.low().value_or(0) < b->freed.low().value_or(0);
+        });
+    switch (main->blame) {
+        case Blame::kCached:
+            set(out, Verdict::other_constraint, "cached_by_pool",
+                fmt::format("{}; stream-ordered pools of this program keep {} that it has freed already, and "
+                            "cuMemPoolTrimTo (cudaMemPoolTrimTo) would have given back {}.",
+                            free_and_needed(s), in_words(s.cached.interval()), in_words(s.reclaimable.interval())));
+            break;
+        case Blame::kPending:
+            set(out, Verdict::other_constraint, "pending_frees",
+                fmt::format("{}; {} were freed by the program but still waited for their stream.", free_and_needed(s),
+                            in_words(s.pending.interval())));
+            break;
+        default:
+            set(out, Verdict::internal_fragmentation, "",
+                fmt::format("{}. This process is charged {} for its allocations, and {} of it lie in pages that hold "
+                            "some payload but were never written there: the device is full of rounding, not of data.",
+                            free_and_needed(s), in_words(s.attributed.interval()), in_words(main->freed.interval())));
+    }
+    if (removals.size() > 1) out.set_summary(out.summary() + " None of the things removed would have been enough alone.");
+    for (const Counterfactual* row : removals) out.add_removed(row->id);
+    return out;
+}
+
+Verdict capacity(const Situation& s, const std::vector<Counterfactual>& rows) {
+    Verdict out;
+    const Counterfactual* whole = row_of(rows, "with_nothing_else_on_device");
+    if (whole != nullptr && whole->fit == Fit::kDoesNotFit) {
+        set(out, Verdict::capacity_exhaustion, "",
+            fmt::format("The request is larger than the device: it needs {}, and the device has {} in all.",
+                        in_words(s.request.needed), in_words(s.capacity.interval())));
+        return out;
+    }
+    std::string words = free_and_needed(s) + ".";
+    if (fits(rows, "without_other_processes")) {
+        words += fmt::format(" Another process holds the rest: without other processes of this trace ({}) it would have "
+                             "fitted.",
+                             others_in_words(s));
+        out.add_removed("without_other_processes");
+    } else if (fits(rows, "without_unattributed")) {
+        words += fmt::format(" {} are held by no record of this process: other processes, contexts, modules. Which share "
+                             "is whose is not known without tracing them.",
+                             in_words(s.unattributed.interval()));
+        out.add_removed("without_unattributed");
+    } else {
+        words += fmt::format(" This process itself holds {}", in_words(s.attributed.interval()));
+        if (!s.other_processes.empty()) words += fmt::format(", other processes of this trace {}", in_words(s.others.interval()));
+        words += ", and nothing that could be given back would have been enough.";
+        std::vector<const Counterfactual*> all;
+        for (const Counterfactual& row : rows) {
+            if (row.applicable && row.adds) all.push_back(&row);
+        }
+        for (const Counterfactual* row : smallest_set(s, rows, all)) out.add_removed(row->id);
+        if (out.removed().empty()) out.add_removed("with_nothing_else_on_device");
+    }
+    set(out, Verdict::capacity_exhaustion, "", words);
+    return out;
+}
+
+// The driver said no although its own numbers leave room.
+Verdict against_the_numbers(const Situation& s) {
+    const std::uint64_t free = s.free_then.low().value_or(0);
+    const std::uint64_t needed = s.request.needed.high.value_or(UINT64_MAX);
+    const std::uint64_t whole = s.capacity.high().value_or(UINT64_MAX);
+    if (s.reservation_failed_before) {
+        Verdict out;
+        set(out, Verdict::other_constraint, "address_space",
+            fmt::format("{}, which is enough; but an address reservation of no more than this size had failed just "
+                        "before, and no address space was given back in between.",
+                        free_and_needed(s)));
+        return out;
+    }
+    if (free / kRefusedTimes >= needed && free - needed >= whole / kRefusedShare) {
+        Verdict out;
+        set(out, Verdict::other_constraint, "driver_refused",
+            fmt::format("{}: far more than any rounding could take. The driver refused for a reason that this trace does "
+                        "not show; that is not fragmentation until something shows it.",
+                        free_and_needed(s)));
+        out.set_deciding_measurement(
+            "a reservation of the same size by cuMemAddressReserve at this moment tells whether address space is short; "
+            "the kernel log (dmesg, Xid) and process limits tell of other refusals");
+        return out;
+    }
+    return undetermined(fmt::format("{}: by the numbers it should have fitted, but the margin is within what the driver "
+                                    "may need for itself.",
+                                    free_and_needed(s)),
+                        "an allocation probe at the failure: the largest cuMemCreate and the largest cuMemAddressReserve "
+                        "that succeed then tell memory and address space apart");
+}
+
+Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& rows) {
+    const Counterfactual& base = rows.front();
+    if (const Counterfactual* whole = row_of(rows, "with_nothing_else_on_device");
+        whole != nullptr && whole->fit == Fit::kDoesNotFit) {
+        return capacity(s, rows);
+    }
+    if (!s.free_then.known()) {
+        return undetermined("What the device had free when this call failed is not known, so nothing can be concluded "
+                            "from sizes.",
+                            "cuMemGetInfo right after the failure, as a complete recording has it");
+    }
+    if (base.fit == Fit::kFits) return against_the_numbers(s);
+    if (base.fit == Fit::kCannotTell) {
+        if (s.request.draws == Draws::kContext) {
+            return undetermined(fmt::format("The device had {} free; how much a context needs, the call does not say.",
+                                            in_words(s.free_then.interval())),
+                                "the drop of free memory when the same program creates its context on an idle device");
+        }
+        return undetermined(fmt::format("{}: whether it fits depends on how the driver rounds this request.",
+                                        free_and_needed(s)),
+                            "the drop of free memory (cuMemGetInfo) around a successful call of the same size");
+    }
+    std::vector<const Counterfactual*> own;
+    bool unknown_cache = false, unproven_waste = false;
+    for (const Counterfactual& row : rows) {
+        if (!row.applicable || !row.adds || !is_own(row.blame)) continue;
+        if (row.blame == Blame::kWaste && !material(s, row.freed.high())) continue;
+        own.push_back(&row);
+    }
+    std::vector<const Counterfactual*> sure = own;
+    std::erase_if(sure, [&](const Counterfactual* row) {
+        return row->blame == Blame::kWaste && !material(s, row->freed.low().value_or(0));
+    });
+    if (const auto removals = smallest_set(s, rows, sure); !removals.empty()) return own_cause(s, removals);
+    if (might_fit(s, rows, own)) {
+        std::string what;
+        for (const Counterfactual* row : own) {
+            const bool open = !row->freed.exact();
+            unknown_cache = unknown_cache || (open && row->blame != Blame::kWaste);
+            unproven_waste = unproven_waste || (open && row->blame == Blame::kWaste);
+            if (open) what += (what.empty() ? "" : "; ") + row->removed + ": " + in_words(row->freed.interval());
+        }
+        std::string measurement;
+        if (unknown_cache) {
+            measurement = "the pools' reserved and used sizes right after the failure, with every stream synchronised";
+        }
+        if (unproven_waste) {
+            if (!measurement.empty()) measurement += "; ";
+            measurement += "how much of the charged memory holds payload: the program's own object sizes, or the drop of "
+                           "free memory around its allocations";
+        }
+        return undetermined(fmt::format("{}; whether the program's own memory that holds nothing would have made room is "
+                                        "not known ({}).",
+                                        free_and_needed(s), what),
+                            measurement);
+    }
+    return capacity(s, rows);
+}
+
+Verdict address_verdict(const Situation& s, const std::vector<Counterfactual>& rows) {
+    const AddressSpace& space = s.space;
+    const std::uint64_t needed = s.request.needed.low.value_or(0);
+    if (s.losses.any()) {
+        return undetermined("An address reservation failed, and records of this process are missing: which gaps were free "
+                            "is not known.",
+                            "the same run without losses (a larger ring, see the warnings above)");
+    }
+    if (space.witnessed_largest >= needed && needed != 0) {
+        return undetermined(fmt::format("A gap of {}, once reserved by this process, was free, and still the driver refused "
+                                        "a reservation of {}.",
+                                        in_words(space.witnessed_largest), in_words(needed)),
+                            "a reservation that asks for the address of that gap (probe at the failure)");
+    }
+    Verdict out;
+    if (fits(rows, "with_virtual_gaps_merged")) {
+        set(out, Verdict::virtual_space_fragmentation, "",
+            fmt::format("It needs {} of consecutive addresses. {} gaps that were reserved before and are free sum to {}, "
+                        "which is enough, but the largest of them is {}. Device memory plays no part in this call.",
+                        in_words(needed), space.witnessed_count, in_words(space.small_witnessed_sum),
+                        in_words(space.small_witnessed_largest)));
+        out.add_removed("with_virtual_gaps_merged");
+    } else if (space.small_sum < needed) {
+        set(out, Verdict::other_constraint, "address_space",
+            fmt::format("The address space for reservations ran out: {} are reserved ({} of it with nothing mapped), and "
+                        "all free gaps between them sum to {}, less than the {} asked for. Device memory plays no part "
+                        "in this call{}.",
+                        in_words(space.reserved), in_words(space.unbacked), in_words(space.small_sum), in_words(needed),
+                        s.device_free.known() ? fmt::format("; {} of it were free", in_words(s.device_free.interval()))
+                                              : ""));
+        out.add_removed(fits(rows, "without_unbacked_reservations") ? "without_unbacked_reservations"
+                                                                     : "with_only_live_payload");
+    } else {
+        return undetermined(
+            fmt::format("It needs {} of consecutive addresses; free gaps that are known to be usable sum to {}, and gaps "
+                        "that were never given out to {}: whether the driver could use those is not known.",
+                        in_words(needed), in_words(space.small_witnessed_sum),
+                        in_words(space.small_sum - space.small_witnessed_sum)),
+            "reservations that ask for the addresses of the gaps (probe at the failure)");
+    }
+    out.add_contributing(fmt::format("reserved address space: {}", in_words(space.reserved)));
+    out.add_contributing(fmt::format("of that, with nothing mapped: {}", in_words(space.unbacked)));
+    return out;
+}
+
+Verdict pool_verdict(const Situation& s, const std::vector<Counterfactual>& rows) {
+    const Counterfactual* limit = row_of(rows, "with_limit_lifted");
+    const PoolAtFailure* pool = nullptr;
+    for (const PoolAtFailure& each : s.pools) {
+        if (each.pool == s.request.pool) pool = &each;
+    }
+    if (pool == nullptr || !limit->applicable || !pool->reserved.exact() || !s.free_then.known()) {
+        return physical_verdict(s, rows);
+    }
+    const std::uint64_t maximum = *pool->said.maximum;
+    const std::uint64_t reserved = *pool->reserved.low();
+    const std::uint64_t room = maximum - std::min(reserved, maximum);
+    const std::uint64_t cached = pool->cached.low().value_or(0);
+    if (room >= s.request.needed.low.value_or(0) || limit->fit != Fit::kFits) return physical_verdict(s, rows);
+    // The device would have given it: the pool's maximum stands between, or the shape of what the pool has free.
+    Verdict out;
+    if (room + cached < s.request.requested) {
+        set(out, Verdict::other_constraint, "pool_maximum",
+            fmt::format("{} may hold at most {}, and holds {} of which {} are free: less than the {} asked for. The device "
+                        "had {} free.",
+                        pool->name, in_words(maximum), in_words(reserved), in_words(cached),
+                        in_words(s.request.requested), in_words(s.free_then.interval())));
+        out.add_removed("with_limit_lifted");
+    } else if (pool->pending == 0 && cached >= s.request.requested) {
+        set(out, Verdict::allocator_external_fragmentation, "",
+            fmt::format("{} is at its maximum of {} and has {} free, which is enough for {}, but not in one piece; no free "
+                        "was waiting for a stream.",
+                        pool->name, in_words(maximum), in_words(cached), in_words(s.request.requested)));
+        out.add_removed("with_pool_gaps_merged");
+    } else {
+        return undetermined(fmt::format("{} is near its maximum of {}; whether what it has free was in one piece, or still "
+                                        "waited for a stream, is not known.",
+                                        pool->name, in_words(maximum)),
+                            "the same request after cudaDeviceSynchronize: if it succeeds then, frees were waiting");
+    }
+    return out;
+}
+
+Verdict host_verdict(const Situation& s) {
+    return undetermined(
+        fmt::format("Page-locked host memory was refused; this process holds {} of it in this trace. It takes host memory, "
+                    "and no limit of the host is in the trace.",
+                    in_words(s.host_pinned)),
+        "the limit of locked memory (ulimit -l, cgroup memory.max) and the host's free memory at the failure");
+}
+
+}  // namespace
+
+Verdict verdict_of(const Situation& s, const std::vector<Counterfactual>& rows) {
+    Verdict out;
+    switch (s.request.draws) {
+        case Draws::kPhysical:
+        case Draws::kContext: out = physical_verdict(s, rows); break;
+        case Draws::kPool: out = pool_verdict(s, rows); break;
+        case Draws::kAddressSpace: return address_verdict(s, rows);
+        case Draws::kHost: return host_verdict(s);
+        case Draws::kUnaccounted:
+            return undetermined(fmt::format("The call asked for {}. What it draws on (page tables, host memory, address "
+                                            "space) is not in the trace.",
+                                            s.request.in_words),
+                                "free device memory, host memory and an address reservation of the same size at the "
+                                "failure, tried one by one");
+    }
+    add_shares(out, s);
+    return out;
+}
+
+}  // namespace fragscope::analysis
