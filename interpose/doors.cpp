@@ -178,12 +178,49 @@ void keep_driver_loaded() {
 
 void count(std::atomic<std::uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
+// dlsym(RTLD_NEXT, name) of somebody else. False: the jump gives the right answer.
+bool answer_next(const char* name, const void* caller, void** result) {
+    const link_map* us = map_of(reinterpret_cast<const void*>(&fragscope_find_dlsym));
+    const link_map* them = map_of(caller);
+    if (us == nullptr || them == nullptr || in_driver(caller) || !is_row(name)) return false;
+    if (comes_before(us, them)) {
+        // Behind us, past our exports: they would get the driver's own function.
+        void* after_us = look_up_after_us(name);
+        if (!find_driver() || !in_driver(after_us) || !comes_before(them, map_of(after_us))) return false;
+        *result = answer(after_us, caller);
+        return true;
+    }
+    // Ahead of us, they would find our export even if there is no such function without us. With nothing between them
+    // and us but the vdso, which has no file, what is found behind us tells.
+    const link_map* next = them->l_next;
+    while (next != nullptr && next != us && std::strchr(next->l_name, '/') == nullptr) next = next->l_next;
+    if (next != us) return false;
+    void* after_us = look_up_after_us(name);
+    if (after_us != nullptr && !is_missing(name)) return false;
+    *result = after_us;
+    return true;
+}
+
+bool answer_handle(void* handle, const char* name, const void* caller, void** result) {
+    void* found = real_dlsym()(handle, name);
+    if (found != nullptr && is_wrapper(found)) {
+        // Our export, found in the global scope: only as true as what would be found there without it.
+        void* after_us = look_up_after_us(name);
+        if (after_us == nullptr || is_missing(name)) found = after_us;
+    } else if (found != nullptr) {
+        found = answer(found, caller);
+        if (driver_found() && is_wrapper(found)) keep_driver_loaded();
+    }
+    *result = found;
+    return true;
+}
+
 }  // namespace
 
 void* look_up_after_us(const char* name) { return real_dlsym()(RTLD_NEXT, name); }
 
 void* answer(void* found, const void* caller) {
-    // The driver's own look-ups, and everybody's while a wrapper is at work, stay the driver's own.
+    // The driver's own look-ups stay the driver's own.
     if (!find_driver() || !in_driver(found) || in_driver(caller)) return found;
     void* ours = substitute(found);
     if (attach()) {
@@ -197,32 +234,11 @@ void* answer(void* found, const void* caller) {
 }
 
 bool fragscope_answer_dlsym(void* handle, const char* name, const void* caller, void** result) {
+    // What is looked up while a wrapper is at work is the driver's or the shim's own affair.
     if (thread_state.busy) return false;
     const int saved = errno;
-    bool answered = true;
-    if (handle == RTLD_NEXT) {
-        const link_map* us = map_of(reinterpret_cast<const void*>(&fragscope_find_dlsym));
-        const link_map* them = map_of(caller);
-        void* after_us = nullptr;
-        const bool missing = is_missing(name);
-        const bool behind_us = them != nullptr && comes_before(us, them) && !in_driver(caller);
-        if (missing || behind_us) after_us = look_up_after_us(name);
-        if (missing)
-            *result = after_us;
-        else if (behind_us && find_driver() && in_driver(after_us) && comes_before(them, map_of(after_us)))
-            *result = answer(after_us, caller);
-        else
-            answered = false;
-    } else {
-        *result = real_dlsym()(handle, name);
-        // Our own export, found in the global scope: true only if the driver has the function.
-        if (*result != nullptr && is_wrapper(*result) && is_missing(name))
-            *result = look_up_after_us(name);
-        else if (*result != nullptr) {
-            *result = answer(*result, caller);
-            if (driver_found() && is_wrapper(*result)) keep_driver_loaded();
-        }
-    }
+    const bool answered =
+        handle == RTLD_NEXT ? answer_next(name, caller, result) : answer_handle(handle, name, caller, result);
     errno = saved;
     return answered;
 }

@@ -165,6 +165,13 @@ const Hook kHooks[] = {
 #include "interpose/hooks.def"
 };
 
+// Number of the row with that name; kHookCount: none.
+std::uint32_t row_of(const char* name) {
+    std::uint32_t row = 0;
+    while (row < kHookCount && std::strcmp(kHookNames[row], name) != 0) ++row;
+    return row;
+}
+
 }  // namespace
 
 bool driver_found() { return driver_end.load(std::memory_order_acquire) != 0; }
@@ -236,10 +243,11 @@ bool is_wrapper(const void* address) {
     return false;
 }
 
+bool is_row(const char* name) { return row_of(name) != kHookCount; }
+
 bool is_missing(const char* name) {
-    for (std::uint32_t i = 0; i < kHookCount; ++i)
-        if (std::strcmp(kHookNames[i], name) == 0) return !find_driver() || kHooks[i].real() == nullptr;
-    return false;
+    const std::uint32_t row = row_of(name);
+    return row != kHookCount && (!find_driver() || kHooks[row].real() == nullptr);
 }
 
 }  // namespace fragscope::interpose

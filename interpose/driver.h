@@ -36,6 +36,7 @@ void* resolve(HookId id);
 // What the program should get for `found`, which lies in the driver: our wrapper if the row is hooked, else `found`.
 void* substitute(void* found);
 bool is_wrapper(const void* address);
+bool is_row(const char* name);
 // `name` is a row, and no driver is loaded that has the function.
 bool is_missing(const char* name);
 

@@ -68,6 +68,8 @@ bool take_ring(ThreadState& thread) {
     const int saved = errno;
     bool taken = false;
     if (attach()) {
+        // Attaching has sent records of its own and thereby taken a ring.
+        if (thread.generation == generation()) return true;
         thread.ring = {};
         if (thread.refused % 64 == 0) taken = claim_ring(thread);
         if (taken) {

@@ -1,0 +1,25 @@
+// Runs the tests; the build passes the paths of what is tested in the environment.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+
+#include "session.h"
+
+int main(int count, char** arguments) {
+    auto& paths = fragscope::preload_test::paths();
+    const std::pair<const char*, std::string*> needed[] = {{"SHIM", &paths.shim},
+                                                           {"VICTIM", &paths.victim},
+                                                           {"PROBE", &paths.probe},
+                                                           {"DRIVER", &paths.driver},
+                                                           {"OLD_DRIVER", &paths.old_driver}};
+    for (const auto& [name, path] : needed) {
+        const char* value = std::getenv(name);
+        if (value == nullptr) {
+            std::fprintf(stderr, "%s is not set: run this test by meson test\n", name);
+            return 2;
+        }
+        *path = value;
+    }
+    return doctest::Context(count, arguments).run();
+}

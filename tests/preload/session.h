@@ -1,0 +1,90 @@
+// A collector for tests: makes a session's shared memory, starts a program under the shim, and keeps what arrives, as it
+// arrived. Single-threaded; a test decides when the rings are emptied.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "proto/ring.h"
+#include "proto/wire.h"
+
+namespace fragscope::preload_test {
+
+struct Options {
+    std::uint32_t process_slots = 8;
+    std::uint32_t ring_count = 4;
+    std::uint32_t ring_records = 4096;
+    std::uint64_t wait_ns = 2'000'000'000;
+    bool touches = true;
+    std::int64_t collector_pid = 0;  // 0: this process
+};
+
+// What one process sent.
+struct Sent {
+    std::int32_t pid = 0;
+    std::vector<wire::Record> records;                    // in the order of their numbers, without texts
+    std::map<std::uint16_t, std::string> functions;       // names by number
+    std::map<wire::TextKind, std::string> texts;          // whole ones
+    std::uint64_t launches = 0, opaque_writes = 0, lookups = 0, lookups_hooked = 0, lookups_unmatched = 0;
+    std::uint64_t threads_without_ring = 0, records_without_ring = 0;
+    std::uint64_t lost_acquisitions = 0, lost_releases = 0, lost_others = 0, lost_acquired_bytes = 0;
+    std::vector<wire::Record> of(wire::Kind kind) const;
+};
+
+struct Outcome {
+    int status = 0;  // of the program: exit status, or 128 + signal
+    std::string output;  // its stdout and stderr
+};
+
+class Session {
+  public:
+    explicit Session(const Options& options = {});
+    ~Session();
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+    const std::string& name() const { return name_; }
+    wire::SessionHeader& header() { return *header_; }
+    wire::ProcessSlot& process(std::uint32_t index) { return processes_[index]; }
+    wire::RingHeader& ring(std::uint32_t index) { return rings_[index]; }
+
+    // Takes everything out of the rings, and rings and slots that were given back into use again.
+    void drain();
+    // Runs to its end with the shim and this session, emptying the rings all the while unless `collect` is false.
+    Outcome run(const std::vector<std::string>& command, const std::vector<std::string>& variables = {},
+                bool collect = true);
+    // In the order of their first appearance, after drain().
+    std::vector<Sent> sent();
+
+  private:
+    struct Text;
+    void take(std::uint32_t ring, const wire::Record& record);
+    void finish_process(std::uint32_t index);
+
+    std::string name_;
+    Options options_;
+    unsigned char* memory_ = nullptr;
+    std::size_t size_ = 0;
+    wire::SessionHeader* header_ = nullptr;
+    wire::ProcessSlot* processes_ = nullptr;
+    wire::RingHeader* rings_ = nullptr;
+    std::vector<wire::RingReader> readers_;
+    std::vector<std::string> partial_;  // by ring: the text being put together
+    std::vector<Sent> finished_;
+    std::vector<Sent> live_;  // by slot
+};
+
+// Starts a program with the shim preloaded and FRAGSCOPE_SESSION set to `session` (empty: not set).
+Outcome run_with_shim(const std::string& session, const std::vector<std::string>& command,
+                      const std::vector<std::string>& variables = {});
+Outcome run_plain(const std::vector<std::string>& command, const std::vector<std::string>& variables = {});
+
+// Paths that the build passes to the test program.
+struct Paths {
+    std::string shim, victim, probe, driver, old_driver;
+};
+Paths& paths();
+
+}  // namespace fragscope::preload_test
