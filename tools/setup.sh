@@ -89,23 +89,25 @@ PY
     touch "$build/cuda-headers/complete"
 }
 
-# configure_and_build DIR [meson options…]
-configure_and_build() {
-    local dir=$1 log=$build/build.log
+# configure DIR [meson options…]
+configure() {
+    local dir=$1 log=$build/configure.log
     shift
     mkdir -p "$dir"
-    if [ ! -f "$dir/build.ninja" ]; then
-        say "configuring $dir"
-        (cd "$repo" && meson setup "$dir" -Dtoolkit_include="$cuda_include" "$@") >"$log" 2>&1 ||
-            fail "meson could not configure the build; see the end of $log."
-    fi
-    if ! ninja -C "$dir" -n 2>/dev/null | grep -q 'no work to do'; then
-        say "building in $dir (a few minutes the first time)"
-        ninja -C "$dir" >"$log" 2>&1 || {
-            grep -m1 -A12 'FAILED:' "$log" >&2
-            fail "the build failed; see $log."
-        }
-    fi
+    [ -f "$dir/build.ninja" ] && return 0
+    say "configuring $dir"
+    (cd "$repo" && meson setup "$dir" -Dtoolkit_include="$cuda_include" "$@") >"$log" 2>&1 ||
+        fail "meson could not configure the build; see the end of $log."
+}
+
+# compile DIR [targets…]
+compile() {
+    local dir=$1 log=$build/build.log
+    ninja -C "$dir" -n "${@:2}" 2>/dev/null | grep -q 'no work to do' && return 0
+    say "building in $dir (a few minutes the first time)"
+    ninja -C "$dir" "${@:2}" >"$log" 2>&1 && return 0
+    grep -m1 -A12 'FAILED:' "$log" >&2 || true
+    fail "the build failed; see $log."
 }
 
 prepare() {
