@@ -1,0 +1,379 @@
+"""`fragscope run` and `fragscope dump` in ordinary life and in trouble, on the simulated GPU.
+
+Usage: run_trouble.py BUILD_ROOT [CHECK …]     all checks, or those named
+"""
+import json
+import os
+import pathlib
+import pty
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = pathlib.Path(sys.argv[1])
+FRAGSCOPE = BUILD / "tools" / "fragscope"
+CLIENT = [sys.executable, str(pathlib.Path(__file__).with_name("client.py"))]
+TIMEOUT = 60
+CHECKS = {}
+
+
+def check(function):
+    CHECKS[function.__name__] = function
+    return function
+
+
+class Place:
+    """A scratch folder and an environment with a simulated GPU of its own."""
+
+    def __init__(self, folder, name):
+        self.folder = pathlib.Path(folder)
+        self.trace = self.folder / "t.fst"
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("FRAGSCOPE")}
+        self.env["LD_LIBRARY_PATH"] = str(BUILD / "tests" / "simcuda")
+        self.env["FRAGSCOPE_SIM_SHARED"] = f"fragscope-e2e-{os.getpid()}-{name}"
+
+    def command(self, *words, options=(), program=None):
+        return [str(FRAGSCOPE), "run", "-o", str(self.trace), *options, "--", *(program or CLIENT), *words]
+
+    def run(self, *words, options=(), program=None, **more):
+        more.setdefault("stdin", subprocess.DEVNULL)
+        return subprocess.run(self.command(*words, options=options, program=program), env=self.env,
+                              capture_output="stdout" not in more, cwd=self.folder, timeout=TIMEOUT, **more)
+
+    def start(self, *words, options=()):
+        return subprocess.Popen(self.command(*words, options=options), env=self.env, cwd=self.folder,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def dump(self, *options, status=0, trace=None):
+        result = subprocess.run([FRAGSCOPE, "dump", trace or self.trace, *options], capture_output=True, timeout=TIMEOUT)
+        assert result.returncode == status, (result.returncode, result.stderr)
+        return result.stdout.decode()
+
+    def events(self, *options, status=0):
+        return [json.loads(line) for line in self.dump("--json", *options, status=status).splitlines()]
+
+    def processes(self, status=0):
+        return [json.loads(line) for line in self.dump("--env", "--json", status=status).splitlines()][1:]
+
+    def allocations(self, status=0):
+        return len(self.events("--function", "cuMemAlloc_v2", status=status))
+
+
+def until(condition, what):
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.01)
+
+
+def expect(result, status, *sentences):
+    said = result.stderr.decode()
+    assert result.returncode == status, (result.returncode, said, result.stdout)
+    for sentence in sentences:
+        assert sentence in said, (sentence, said)
+
+
+@check
+def statuses(p):
+    for status in (0, 1, 7, 255):
+        p.trace.unlink(missing_ok=True)
+        expect(p.run("alloc:1", f"exit:{status}"), status, "recorded 1 process", "next: fragscope report")
+        assert p.processes()[0]["ended_how"] == f"exit {status}"
+    p.trace.unlink()
+    expect(p.run("alloc:1", "kill:15"), 128 + 15)
+    assert p.processes()[0]["ended_how"] == "signal 15"
+    assert p.allocations() == 1
+
+
+@check
+def cannot_start(p):
+    expect(p.run(program=["/no/such/program"]), 127, "there is no such program")
+    expect(p.run(program=["/etc/passwd"]), 126, "it is not executable")
+    bad = p.folder / "bad"
+    bad.write_bytes(b"\x7fELF rubbish")
+    bad.chmod(0o755)
+    expect(p.run(program=[str(bad)]), 126, "cannot start")
+    assert not p.trace.exists(), "a trace of a program that never ran"
+    usage = [([], "which program"), (["--bogus", "x"], "no option --bogus"), (["--on-full=never", "x"], "--on-full=never")]
+    for words, sentence in usage:
+        expect(subprocess.run([FRAGSCOPE, "run", *words], capture_output=True, env=p.env, cwd=p.folder), 2, sentence)
+    expect(subprocess.run([FRAGSCOPE, "fly"], capture_output=True), 2, "no command 'fly'")
+    expect(p.run("alloc:1", options=["--shim", "/no/shim.so"]), 125, "cannot find the recorder")
+
+
+@check
+def nothing_to_record(p):
+    expect(p.run(program=["true"]), 0, "no process used the CUDA driver")
+    assert p.events() == []
+
+
+@check
+def output_file(p):
+    p.trace.write_text("precious")
+    expect(p.run("alloc:1"), 125, "exists already", "--force")
+    assert p.trace.read_text() == "precious"
+    expect(p.run("alloc:1", options=["--force"]), 0)
+    assert p.allocations() == 1
+    p.trace = p.folder / "no-such-folder" / "t.fst"
+    expect(p.run("say:started"), 125, "cannot write", "No such file or directory")
+    p.trace = pathlib.Path("/dev/full")
+    result = p.run("say:started")
+    expect(result, 125, "No space left on device")
+    assert result.stdout == b"", "the program was started"
+    command = [FRAGSCOPE, "run", "--", *CLIENT, "alloc:1"]
+    result = subprocess.run(command, env=p.env, cwd=p.folder, capture_output=True, timeout=TIMEOUT)
+    assert list(p.folder.glob("fragscope-python*.fst")), result.stderr
+    expect(p.run("say:hi", options=["-q", "-o", str(p.folder / "quiet.fst")]), 0)
+
+
+@check
+def full_disk(p):
+    limit = 150_000
+    result = p.run("churn:30000", "say:done", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    expect(result, 0, "events not written", "File too large")
+    assert result.stdout == b"done\n"
+    assert p.trace.stat().st_size <= limit
+    events = p.events()
+    assert len(events) > 1000
+    assert [e["sequence"] for e in events] == sorted(e["sequence"] for e in events)
+
+
+@check
+def pass_through(p):
+    data = bytes(range(256)) * 5000
+    result = subprocess.run(p.command("alloc:1", "copy"), env=p.env, cwd=p.folder, input=data, capture_output=True,
+                            timeout=TIMEOUT)
+    assert result.stdout == data
+    assert result.stderr.count(b"\n") == 1, result.stderr
+
+
+@check
+def closed_descriptors(p):
+    """What is closed for us is closed for the program; and none of our files takes its place."""
+    for closed in ([0], [1], [2], [0, 1, 2]):
+        p.trace.unlink(missing_ok=True)
+        read_end, write_end = os.pipe()
+        os.dup2(write_end, 99)
+        os.close(write_end)
+        p.env["REPORT_FD"] = "99"
+        close = " ".join(f"{fd}<&-" for fd in closed)
+        command = ["sh", "-c", f'exec "$@" {close}', "sh", *p.command("closed", "alloc:5", "exit:4")]
+        result = subprocess.run(command, env=p.env, cwd=p.folder, pass_fds=[99], timeout=TIMEOUT,
+                                stderr=subprocess.DEVNULL)
+        os.close(99)
+        said = os.read(read_end, 100)
+        os.close(read_end)
+        assert result.returncode == 4, (closed, result.returncode)
+        assert said == "".join(map(str, closed)).encode(), (closed, said)
+        assert p.allocations() == 5, closed
+
+
+@check
+def program_closes_everything(p):
+    result = p.run("alloc:3", "closeall", "alloc:4", "say:fine")
+    expect(result, 0)
+    assert result.stdout == b"fine\n"
+    assert p.allocations() == 7
+
+
+@check
+def kill_program(p):
+    running = p.start("alloc:100", "say:ready", "sleep")
+    assert running.stdout.readline() == b"ready\n"
+    child = int(pathlib.Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text())
+    os.kill(child, signal.SIGKILL)
+    _, said = running.communicate(timeout=TIMEOUT)
+    assert running.returncode == 137, said
+    assert p.allocations() == 100, "a committed record is missing"
+    assert p.processes()[0]["ended_how"] == "signal 9"
+
+
+@check
+def signal_to_collector(p):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        p.trace.unlink(missing_ok=True)
+        running = p.start("alloc:2", f"catch:{int(number)}:5", "say:ready", "sleep")
+        assert running.stdout.readline() == b"ready\n"
+        running.send_signal(number)
+        out, said = running.communicate(timeout=TIMEOUT)
+        assert out.decode() == f"caught {int(number)}\nonce\n", out
+        assert running.returncode == 5, said
+        assert p.allocations() == 2
+
+
+@check
+def ctrl_c(p):
+    """From a terminal: the program gets it once, the trace says what happened."""
+    for words, status in ((["catch:2:6"], 6), ([], 128 + 2)):
+        p.trace.unlink(missing_ok=True)
+        # Python turns SIGINT into an exception; the plain client should die of it as most programs do.
+        plain = [] if words else ["catchnot"]
+        program = CLIENT if not plain else [sys.executable, "-c",
+                                            "import signal,runpy,sys; signal.signal(2, signal.SIG_DFL);"
+                                            "sys.argv=sys.argv[1:]; runpy.run_path(sys.argv[0])", CLIENT[1]]
+        command = [str(FRAGSCOPE), "run", "-o", str(p.trace), "--", *program, "alloc:2", *words, "say:ready", "sleep"]
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(p.folder)
+            os.execve(command[0], command, p.env)
+        seen = b""
+        while b"ready" not in seen:
+            seen += os.read(terminal, 1000)
+        os.write(terminal, b"\x03")
+        try:
+            while True:
+                more = os.read(terminal, 1000)
+                if not more:
+                    break
+                seen += more
+        except OSError:
+            pass  # the terminal's other end is closed
+        _, ended = os.waitpid(pid, 0)
+        os.close(terminal)
+        assert os.waitstatus_to_exitcode(ended) == status, (ended, seen)
+        if words:
+            assert b"once" in seen and b"twice" not in seen, seen
+        assert b"recorded 1 process" in seen, seen
+        assert p.allocations() == 2
+
+
+@check
+def kill_collector(p):
+    """The program goes on unharmed; the file can be read up to its last whole chunk."""
+    running = p.start("alloc:500", "say:ready", "wait", "churn:5000", "say:done")
+    assert running.stdout.readline() == b"ready\n"
+    child = int(pathlib.Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text())
+    until(lambda: p.trace.exists() and p.allocations(status=3) == 500, "the events in the file")
+    running.kill()
+    running.wait()
+    assert pathlib.Path(f"/proc/{child}").exists()
+    running.stdin.write(b"go on\n")
+    running.stdin.flush()
+    assert running.stdout.readline() == b"done\n"
+    running.stdin.close()
+    until(lambda: not pathlib.Path(f"/proc/{child}").exists()
+          or pathlib.Path(f"/proc/{child}/stat").read_text().split()[2] == "Z", "the program's end")
+    assert p.allocations(status=3) >= 500
+    assert "cut off" in p.dump(status=3).splitlines()[0]
+    # The next recording takes the dead one's memory away.
+    left = list(pathlib.Path("/dev/shm").glob(f"fragscope-{running.pid}-*"))
+    assert left
+    p.trace.unlink()
+    expect(p.run("alloc:1"), 0)
+    assert not left[0].exists()
+
+
+@check
+def family(p):
+    expect(p.run("alloc:1", "fork:alloc:2", "alloc:3"), 0, "recorded 2 processes")
+    by_process = [sum(1 for e in p.events("--function", "cuMemAlloc_v2") if e["process"] == i) for i in (0, 1)]
+    assert sorted(by_process) == [2, 4], by_process
+    parent, child = sorted(p.processes(), key=lambda q: q["ended_how"] != "exit 0")
+    assert parent["ended_how"] == "exit 0" and child["parent_pid"] == parent["pid"], (parent, child)
+    p.trace.unlink()
+    expect(p.run("alloc:1", "exec:alloc:2,exit:9"), 9, "recorded 2 processes")
+    assert [q["ended_how"] for q in p.processes()] == ["exec", "exit 9"]
+    p.trace.unlink()
+    started = time.monotonic()
+    result = p.run("alloc:1", "orphan:alloc:2,say:child,wait,sleep", options=["--linger", "0.5"],
+                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert time.monotonic() - started < 30
+    expect(result, 0, "1 process still running")
+    ends = sorted(q["ended_how"] for q in p.processes())
+    assert ends == ["exit 0", "still running"], ends
+    for q in p.processes():
+        if q["ended_how"] == "still running":
+            os.kill(int(q["pid"]), signal.SIGKILL)
+
+
+@check
+def many_processes(p):
+    program = ["sh", "-c", f'for i in $(seq 40); do {CLIENT[0]} {CLIENT[1]} alloc:3 & done; wait']
+    expect(p.run(program=program), 0, "recorded 40 processes", "nothing known to be lost")
+    assert p.allocations() == 120
+
+
+@check
+def shared_memory_too_small(p):
+    """As in a container: another /dev/shm in a mount namespace of our own."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        print("needs root and unshare: skipped")
+        return
+    for size, status, sentence in (("20m", 0, "recording with"), ("1m", 125, "cannot reserve")):
+        p.trace.unlink(missing_ok=True)
+        command = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs -o size={size} tmpfs /dev/shm || exit 77; exec "$@"',
+                   "sh", *p.command("alloc:2", "say:ran")]
+        result = subprocess.run(command, env=p.env, cwd=p.folder, capture_output=True, timeout=TIMEOUT)
+        if result.returncode == 77:
+            print("cannot mount here: skipped")
+            return
+        expect(result, status, sentence)
+        assert result.stdout == (b"ran\n" if status == 0 else b"")
+        if status == 0:
+            assert p.allocations() == 2
+
+
+@check
+def dump_filters(p):
+    expect(p.run("alloc:3", "churn:2"), 0)
+    everything = p.events()
+    assert len(p.dump().splitlines()) == len(everything) + 1
+    times = [e["time_ns"] for e in everything]
+    first = p.events("--kind", "linear_acquired")[0]
+    inside = hex(int(first["address"], 16) + 100)
+    assert first in p.events("--address", inside)
+    assert all(int(e["address"], 16) <= int(inside, 16) for e in p.events("--address", inside))
+    assert len(p.events("--function", "cuMemFree*")) == 2
+    assert len(p.events("--limit", "2")) == 2
+    assert p.events("--failed") == []
+    assert p.events("--process", "7") == []
+    middle = (times[0] + times[-1]) / 2 / 1e9
+    assert len(p.events("--from", str(middle))) + len(p.events("--to", str(middle))) == len(everything)
+    p.dump("--kind", "nonsense", status=2)
+    p.dump("--address", "here", status=2)
+    p.dump("--nonsense", status=2)
+    environment = p.processes()[0]
+    assert environment["driver_version"] > 0 and environment["devices"], environment
+
+
+@check
+def unreadable_traces(p):
+    expect(p.run("churn:500"), 0)
+    good = p.trace.read_bytes()
+    other = p.folder / "other.fst"
+    for content, status in ((b"", 1), (b"some text", 1), (b"x" * 10000, 1), (good[:40], 1), (good[:-10], 3),
+                            (good[:len(good) // 2], 3), (good + b"x", 3)):
+        other.write_bytes(content)
+        p.dump(status=status, trace=other)
+    p.dump(status=1, trace=p.folder)
+    p.dump(status=1, trace=p.folder / "missing")
+    middle = bytearray(good)
+    middle[len(good) // 2] ^= 0x10
+    other.write_bytes(middle)
+    first = p.dump(status=3, trace=other).splitlines()[0]
+    assert "cut off" in first and "at offset" in first, first
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run([FRAGSCOPE, "dump", p.trace], stdout=full, stderr=subprocess.PIPE)
+        expect(result, 1, "cannot write")
+
+
+def main():
+    for name in sys.argv[2:] or CHECKS:
+        before = set(pathlib.Path("/dev/shm").glob("fragscope-[0-9]*"))
+        with tempfile.TemporaryDirectory() as folder:
+            place = Place(folder, name)
+            try:
+                CHECKS[name](place)
+            finally:
+                pathlib.Path("/dev/shm", place.env["FRAGSCOPE_SIM_SHARED"]).unlink(missing_ok=True)
+        left = {s for s in set(pathlib.Path("/dev/shm").glob("fragscope-[0-9]*")) - before
+                if not pathlib.Path("/proc", s.name.split("-")[1]).exists()}
+        assert not left, f"shared memory left behind: {left}"
+        print(f"{name}: as it should be", flush=True)
+
+
+main()
