@@ -105,8 +105,9 @@ std::vector<std::string> actions_for(const Situation& s, const std::vector<Count
 std::vector<std::string> not_known_in(const Situation& s) {
     std::vector<std::string> out;
     if (!s.snapshot.complete) {
-        out.push_back("What the driver said right after this failure: the recording has no complete snapshot of it. A "
-                      "recording that is not cut off has one for every failed allocation.");
+        out.push_back("What the driver said right after this failure: the recording has no complete snapshot of it. The driver "
+                      "is asked after every failed allocation, but not again within a few milliseconds; of several failures "
+                      "in a row the first one has its snapshot.");
     }
     out.push_back("The largest free physical run: no call shows it. A probe with cuMemCreate at the failure bounds it.");
     if (s.linear.interval().known() && !s.linear.exact()) {

@@ -47,7 +47,7 @@ Interval charged_linear(const ProcessState& state, int device) {
         if (block.granted > kPackedUpTo) {
             large += round_up(block.granted, page);
         } else {
-            for (std::uint64_t at = round_down(range.begin, page); at < range.end; at += page) pages.insert(at);
+            for (std::uint64_t at = range.begin / page; at <= (range.end - 1) / page; ++at) pages.insert(at);
         }
     });
     out.high = large + pages.size() * page;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <map>
+#include <utility>
 
 namespace fragscope::analysis {
 
@@ -45,7 +45,7 @@ std::vector<report::FunctionCost> costs_of(const Trace& trace) {
         std::uint64_t failed = 0;
         double sum = 0;
     };
-    std::map<std::uint32_t, Cost> costs;
+    std::vector<Cost> costs(trace.functions.size());
     for (const auto& events : trace.events) {
         for (const Event& event : events) {
             // Not calls of the program: the shim's questions, further records of one call, records of no call.
@@ -58,7 +58,9 @@ std::vector<report::FunctionCost> costs_of(const Trace& trace) {
         }
     }
     std::vector<std::pair<double, report::FunctionCost>> sorted;
-    for (const auto& [function, cost] : costs) {
+    for (std::size_t function = 0; function < costs.size(); ++function) {
+        const Cost& cost = costs[function];
+        if (cost.durations.count() == 0) continue;
         report::FunctionCost out;
         out.set_function(trace.functions[function]);
         out.set_calls(cost.durations.count());

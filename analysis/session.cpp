@@ -49,9 +49,9 @@ std::map<int, std::uint64_t> pages_of(const Trace& trace, ProcessIndex process) 
     std::map<int, std::uint64_t> out;
     if (process.value >= trace.processes.size()) return out;
     for (const trace::Device& device : trace.processes[process.value].devices()) {
-        if (device.has_minimum_granularity_bytes() && device.minimum_granularity_bytes() != 0) {
-            out[static_cast<int>(device.ordinal())] = device.minimum_granularity_bytes();
-        }
+        // No device has pages beyond these; such a number is the file's fault, and the default page stands in.
+        const std::uint64_t page = device.minimum_granularity_bytes();
+        if (page >= 4096 && page <= (std::uint64_t{1} << 30)) out[static_cast<int>(device.ordinal())] = page;
     }
     return out;
 }

@@ -52,13 +52,17 @@ void books_of_pools(Situation& s, const ProcessState& state) {
     std::vector<Quantity> reserved, cached, reclaimable;
     std::uint64_t pending_total = 0;
     std::map<ObjectId, PoolWord> words = s.snapshot.pools;
+    const bool one_device = s.failure.process.value < s.trace->processes.size() &&
+                            s.trace->processes[s.failure.process.value].devices_size() == 1;
     for (const auto& [id, pool] : state.pools()) {
         if (pool.on_device && pool.device == s.request.device) words.try_emplace(id);
     }
     for (const auto& [id, word] : words) {
         const auto known = state.pools().find(id);
         const Pool pool = known == state.pools().end() ? Pool{} : known->second;
-        const int device = pool.device != kNoDevice ? pool.device : word.device;
+        int device = pool.device != kNoDevice ? pool.device : word.device;
+        // A pool that only the snapshot names: with one device there is no other that it could be on.
+        if (device == kNoDevice && pool.on_device && one_device) device = s.request.device;
         if (device != s.request.device || (known != state.pools().end() && !pool.on_device)) continue;
         PoolAtFailure at{id, pool_in_words(id), Interval::exactly(pool.live_bytes), pool.live_count, 0, word,
                          Quantity::unknown(report::Quantity::charged, s.physical, kNoSnapshot),

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
-#include <set>
+#include <map>
+#include <string>
 
 #include "analysis/charged.h"
 #include "analysis/quantity.h"
@@ -21,28 +21,18 @@ struct Series {
     const char* name;
     Definition definition;
     const char* reason;
-    std::uint64_t (*value)(const report::TimelinePoint&);
+    std::uint64_t Moment::*value;
 };
 
-constexpr std::array<Series, 6> kSeries = {{
-    {"handles", report::Quantity::charged, "VMM: sizes of live physical allocations",
-     [](const report::TimelinePoint& p) { return p.handle_bytes(); }},
-    {"linear", report::Quantity::requested, "linear: sizes that live cuMemAlloc blocks were asked for",
-     [](const report::TimelinePoint& p) { return p.linear_requested_bytes(); }},
-    {"pool", report::Quantity::live, "stream-ordered: sizes that live allocations were asked for",
-     [](const report::TimelinePoint& p) { return p.pool_live_bytes(); }},
+// The series whose peaks are reported; the moment of each peak is on the time line whatever is thinned.
+constexpr std::array<Series, 5> kSeries = {{
+    {"handles", report::Quantity::charged, "VMM: sizes of live physical allocations", &Moment::handles},
+    {"linear", report::Quantity::requested, "linear: sizes that live cuMemAlloc blocks were asked for", &Moment::linear},
+    {"pool", report::Quantity::live, "stream-ordered: sizes that live allocations were asked for", &Moment::pool_live},
     {"reserved", report::Quantity::address_reserved, "address space held by cuMemAddressReserve, of the whole process",
-     [](const report::TimelinePoint& p) { return p.reserved_bytes(); }},
-    {"mapped", report::Quantity::mapped, "address space with physical memory of this device behind it",
-     [](const report::TimelinePoint& p) { return p.mapped_bytes(); }},
-    {"pool reserved", report::Quantity::cached, "",
-     [](const report::TimelinePoint& p) { return p.pool_reserved_bytes(); }},
+     &Moment::reserved},
+    {"mapped", report::Quantity::mapped, "address space with physical memory of this device behind it", &Moment::mapped},
 }};
-constexpr std::size_t kPeaksReported = 5;  // the last one keeps its point, but is a sum over moments of different pools
-
-std::uint64_t weight(const report::TimelinePoint& p) {
-    return p.handle_bytes() + p.linear_requested_bytes() + std::max(p.pool_live_bytes(), p.pool_reserved_bytes());
-}
 
 std::string device_name(const Trace& trace, ProcessIndex process, int device) {
     const std::string uuid = device_uuid(trace, process, device);
@@ -51,44 +41,28 @@ std::string device_name(const Trace& trace, ProcessIndex process, int device) {
 
 }  // namespace
 
-void Thinner::take(const report::TimelinePoint& point) {
-    kept_.push_back(point);
-    if (kept_.size() < limit_) return;
-    std::vector<report::TimelinePoint> merged;
+void Thinner::halve() {
+    std::vector<Moment> merged;
+    merged.reserve(limit_);
     for (std::size_t i = 0; i + 1 < kept_.size(); i += 2) {
-        merged.push_back(weight(kept_[i + 1]) >= weight(kept_[i]) ? kept_[i + 1] : kept_[i]);
+        merged.push_back(kept_[i + 1].weight() >= kept_[i].weight() ? kept_[i + 1] : kept_[i]);
     }
     if (kept_.size() % 2 == 1) merged.push_back(kept_.back());
     kept_ = std::move(merged);
     stride_ *= 2;
 }
 
-void Thinner::add(const report::TimelinePoint& point) {
-    for (std::size_t i = 0; i < kSeries.size(); ++i) {
-        const std::uint64_t value = kSeries[i].value(point);
-        const auto [at, fresh] = peaks_.try_emplace(static_cast<int>(i), point);
-        if (!fresh && value > kSeries[i].value(at->second)) at->second = point;
-    }
-    if (pending_ == 0 || weight(point) >= weight(pending_point_)) pending_point_ = point;
-    if (++pending_ >= stride_) {
-        take(pending_point_);
-        pending_ = 0;
-    }
+void Thinner::add(const Moment& moment) {
+    if (pending_ == 0 || moment.weight() >= heaviest_.weight()) heaviest_ = moment;
+    if (++pending_ < stride_) return;
+    kept_.push_back(heaviest_);
+    pending_ = 0;
+    if (kept_.size() >= limit_) halve();
 }
 
-std::vector<report::TimelinePoint> Thinner::points() const {
-    std::vector<report::TimelinePoint> out = kept_;
-    if (pending_ != 0) out.push_back(pending_point_);
-    for (const auto& [series, point] : peaks_) {
-        if (kSeries[static_cast<std::size_t>(series)].value(point) != 0) out.push_back(point);
-    }
-    const auto before = [](const report::TimelinePoint& a, const report::TimelinePoint& b) {
-        return a.sequence() < b.sequence();
-    };
-    std::stable_sort(out.begin(), out.end(), before);
-    out.erase(std::unique(out.begin(), out.end(),
-                          [](const auto& a, const auto& b) { return a.sequence() == b.sequence(); }),
-              out.end());
+std::vector<Moment> Thinner::moments() const {
+    std::vector<Moment> out = kept_;
+    if (pending_ != 0) out.push_back(heaviest_);
     return out;
 }
 
@@ -96,15 +70,42 @@ namespace {
 
 // What one device's line needs beside the process's state.
 struct Line {
-    Thinner thinner{kTimelinePoints - kSeries.size() - 1};
+    Thinner thinner{kTimelinePoints - kSeries.size() - 2};
     std::map<ObjectId, std::uint64_t> pool_reserved;  // last word of each pool
-    struct Peak {
-        std::uint64_t bytes = 0;
-        std::uint64_t sequence = 0;
-        std::uint64_t time_ns = 0;
-    };
-    std::array<Peak, kPeaksReported> peaks;
+    std::array<Moment, kSeries.size()> peaks;
+    Moment last;
 };
+
+report::TimelinePoint message_of(const Moment& moment) {
+    report::TimelinePoint out;
+    out.set_time_ns(moment.time_ns);
+    out.set_sequence(moment.sequence);
+    out.set_reserved_bytes(moment.reserved);
+    out.set_mapped_bytes(moment.mapped);
+    out.set_handle_bytes(moment.handles);
+    out.set_linear_requested_bytes(moment.linear);
+    out.set_pool_live_bytes(moment.pool_live);
+    if (moment.pool_reserved) out.set_pool_reserved_bytes(*moment.pool_reserved);
+    if (moment.device_free) out.set_device_free_bytes(*moment.device_free);
+    return out;
+}
+
+report::Timeline timeline_of(const Line& line, ProcessIndex process, const std::string& device) {
+    std::vector<Moment> moments = line.thinner.moments();
+    for (std::size_t i = 0; i < kSeries.size(); ++i) {
+        if (line.peaks[i].*kSeries[i].value != 0) moments.push_back(line.peaks[i]);
+    }
+    moments.push_back(line.last);
+    std::stable_sort(moments.begin(), moments.end(),
+                     [](const Moment& a, const Moment& b) { return a.sequence < b.sequence; });
+    const auto same = [](const Moment& a, const Moment& b) { return a.sequence == b.sequence; };
+    moments.erase(std::unique(moments.begin(), moments.end(), same), moments.end());
+    report::Timeline out;
+    out.set_process(process.value);
+    out.set_device(device);
+    for (const Moment& moment : moments) *out.add_points() = message_of(moment);
+    return out;
+}
 
 bool moves_memory(const Event& event) {
     if (event.failed() || event.has(wire::kContinued)) return false;
@@ -117,6 +118,13 @@ bool moves_memory(const Event& event) {
         case Kind::kFailureSnapshotEnd: return false;
         default: return event.kind < Kind::kDevice;
     }
+}
+
+// The driver's word on a pool names no device where the shim asked; the pool's own is known from its creation or binding.
+bool pool_is_on(const ProcessState& state, const Event& event, int device) {
+    if (event.device != kNoDevice) return event.device == device;
+    const auto found = state.pools().find(event.object);
+    return found != state.pools().end() && found->second.device == device;
 }
 
 void left_behind(const Trace& trace, ProcessIndex process, const ProcessState& state, std::vector<report::Leak>& out) {
@@ -197,64 +205,59 @@ RunOfProcess run_of(const Trace& trace, ProcessIndex process) {
     RunOfProcess out;
     ProcessState state(pages_of(trace, process));
     std::map<int, Line> lines;
-    std::set<int> devices;
     for (const Event& event : trace.events[process.value]) {
         state.apply(event);
         if (!moves_memory(event)) continue;
-        for (const auto& [device, totals] : state.all_totals()) {
-            if (device != kNoDevice) devices.insert(device);
+        if (event.device != kNoDevice && event.kind == Kind::kDeviceMemory) lines.try_emplace(event.device);
+        if (lines.size() < state.all_totals().size()) {
+            for (const auto& [device, totals] : state.all_totals()) {
+                if (device != kNoDevice) lines.try_emplace(device);
+            }
         }
-        if (event.device != kNoDevice && event.kind == Kind::kDeviceMemory) devices.insert(event.device);
-        for (const int device : devices) {
-            Line& line = lines[device];
-            report::TimelinePoint point;
+        for (auto& [device, line] : lines) {
             const DeviceTotals& totals = state.totals(device);
-            point.set_time_ns(since_start(trace, event.start));
-            point.set_sequence(event.sequence.value);
-            point.set_reserved_bytes(state.reservations().total());
-            point.set_mapped_bytes(totals.mapped);
-            point.set_handle_bytes(totals.handles);
-            point.set_linear_requested_bytes(totals.linear_requested);
-            point.set_pool_live_bytes(totals.pool_live);
-            if (event.device == device && event.kind == Kind::kPoolState) {
+            Moment now;
+            now.time_ns = since_start(trace, event.start);
+            now.sequence = event.sequence.value;
+            now.reserved = state.reservations().total();
+            now.mapped = totals.mapped;
+            now.handles = totals.handles;
+            now.linear = totals.linear_requested;
+            now.pool_live = totals.pool_live;
+            if (event.kind == Kind::kPoolState && pool_is_on(state, event, device)) {
                 line.pool_reserved[event.object] = event.bytes.value;
-                std::uint64_t sum = 0;
-                for (const auto& [pool, bytes] : line.pool_reserved) sum += bytes;
-                point.set_pool_reserved_bytes(sum);
+                now.pool_reserved = 0;
+                for (const auto& [pool, bytes] : line.pool_reserved) *now.pool_reserved += bytes;
             }
-            if (event.device == device && event.kind == Kind::kDeviceMemory) {
-                point.set_device_free_bytes(event.address.value);
+            if (event.device == device && event.kind == Kind::kDeviceMemory) now.device_free = event.address.value;
+            for (std::size_t i = 0; i < kSeries.size(); ++i) {
+                if (now.*kSeries[i].value > line.peaks[i].*kSeries[i].value) line.peaks[i] = now;
             }
-            for (std::size_t i = 0; i < kPeaksReported; ++i) {
-                const std::uint64_t value = kSeries[i].value(point);
-                if (value > line.peaks[i].bytes) line.peaks[i] = {value, point.sequence(), point.time_ns()};
-            }
-            line.thinner.add(point);
+            line.thinner.add(now);
+            line.last = now;
         }
     }
     const Losses losses = losses_of(trace, process);
     for (const auto& [device, line] : lines) {
-        report::Timeline timeline;
-        timeline.set_process(process.value);
-        timeline.set_device(device_name(trace, process, device));
-        for (const report::TimelinePoint& point : line.thinner.points()) *timeline.add_points() = point;
-        out.timelines.push_back(timeline);
-        for (std::size_t i = 0; i < kPeaksReported; ++i) {
-            if (line.peaks[i].bytes == 0) continue;
+        const std::string name = device_name(trace, process, device);
+        out.timelines.push_back(timeline_of(line, process, name));
+        for (std::size_t i = 0; i < kSeries.size(); ++i) {
+            const std::uint64_t bytes = line.peaks[i].*kSeries[i].value;
+            if (bytes == 0) continue;
             Scope scope;
             scope.process = process.value;
-            scope.device = timeline.device();
+            scope.device = name;
             scope.domain = kSeries[i].name;
             scope.snapshot = line.peaks[i].sequence;
             scope.time_ns = line.peaks[i].time_ns;
-            const Interval interval = weakened(Interval::exactly(line.peaks[i].bytes), losses);
-            const Quantity peak =
-                interval.exact()
-                    ? Quantity::derived(kSeries[i].definition, line.peaks[i].bytes, scope, kSeries[i].reason)
-                    : Quantity::bounded(kSeries[i].definition, interval, scope,
-                                        std::string(kSeries[i].reason) + "; records were lost or losses are not known");
+            const Interval interval = weakened(Interval::exactly(bytes), losses);
+            const std::string reason = kSeries[i].reason;
             report::Peak message;
-            *message.mutable_quantity() = peak.message();
+            *message.mutable_quantity() =
+                (interval.exact() ? Quantity::derived(kSeries[i].definition, bytes, scope, reason)
+                                  : Quantity::bounded(kSeries[i].definition, interval, scope,
+                                                      reason + "; records were lost or losses are not known"))
+                    .message();
             out.peaks.push_back(message);
         }
     }

@@ -1,10 +1,9 @@
 // The run of one process over time, thinned to a readable number of points that keep every peak.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <functional>
-#include <map>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "analysis/state.h"
@@ -13,23 +12,37 @@
 
 namespace fragscope::analysis {
 
-// Keeps at most `limit` points of any number, in order: neighbours are merged in pairs, and of each pair the higher stays.
-// The point of the highest weight of every series is kept apart and never lost.
+// Bytes held at one moment, by series; see report::TimelinePoint.
+struct Moment {
+    std::uint64_t time_ns = 0;
+    std::uint64_t sequence = 0;
+    std::uint64_t handles = 0;
+    std::uint64_t linear = 0;
+    std::uint64_t pool_live = 0;
+    std::uint64_t reserved = 0;
+    std::uint64_t mapped = 0;
+    std::optional<std::uint64_t> pool_reserved;
+    std::optional<std::uint64_t> device_free;
+
+    // What the moment weighs against its neighbours when one of them has to go.
+    std::uint64_t weight() const { return handles + linear + std::max(pool_live, pool_reserved.value_or(0)); }
+};
+
+// Keeps at most `limit` moments of any number, in order: neighbours are merged in pairs, and of each pair the heavier stays.
 class Thinner {
   public:
     explicit Thinner(std::size_t limit) : limit_(limit) {}
-    void add(const report::TimelinePoint& point);
-    std::vector<report::TimelinePoint> points() const;
+    void add(const Moment& moment);
+    std::vector<Moment> moments() const;
 
   private:
-    void take(const report::TimelinePoint& point);
+    void halve();
 
     std::size_t limit_;
-    std::uint64_t stride_ = 1;  // points that go into one kept point
-    std::uint64_t pending_ = 0;
-    report::TimelinePoint pending_point_;
-    std::vector<report::TimelinePoint> kept_;
-    std::map<int, report::TimelinePoint> peaks_;  // by series
+    std::uint64_t stride_ = 1;   // moments that go into one kept moment
+    std::uint64_t pending_ = 0;  // moments in `heaviest_`
+    Moment heaviest_;
+    std::vector<Moment> kept_;
 };
 
 inline constexpr std::size_t kTimelinePoints = 200;
