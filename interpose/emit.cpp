@@ -171,17 +171,20 @@ void send_name(std::uint16_t function) {
 
 }  // namespace
 
-void emit(const wire::Record& record) {
+wire::Record* open_record(std::uint16_t function, Kind kind, std::uint16_t result, std::uint64_t bytes) {
     ThreadState& thread = thread_state;
-    if (!has_ring(thread)) [[unlikely]] return;
-    if (!name_sent[record.function].load(std::memory_order_relaxed)) [[unlikely]] send_name(record.function);
+    if (!has_ring(thread)) [[unlikely]] return nullptr;
+    if (!name_sent[function].load(std::memory_order_relaxed)) [[unlikely]] send_name(function);
     wire::Record* slot = reserve(thread);
-    if (slot == nullptr) [[unlikely]] {
-        count_lost(*thread.ring.header(), record.kind, record.result, record.bytes);
-        return;
-    }
+    if (slot == nullptr) [[unlikely]] count_lost(*thread.ring.header(), kind, result, bytes);
+    return slot;
+}
+
+void emit(const wire::Record& record) {
+    wire::Record* slot = open_record(record.function, record.kind, record.result, record.bytes);
+    if (slot == nullptr) return;
     *slot = record;
-    thread.ring.commit();
+    thread_state.ring.commit();
 }
 
 bool emit_text(wire::TextKind kind, std::uint16_t subject, const char* text, std::size_t bytes) {

@@ -62,7 +62,10 @@ inline wire::Record shim_record(Kind kind, HookId function, std::uint8_t device,
     return record;
 }
 
-// Sends one record. Function names go ahead of their first record.
+// The slot for a record of which this much is known, to be filled in whole and then committed to thread_state.ring; nullptr:
+// there is none to be had, and the loss is counted. Function names go ahead of their first record.
+wire::Record* open_record(std::uint16_t function, Kind kind, std::uint16_t result, std::uint64_t bytes);
+// Sends one record.
 void emit(const wire::Record& record);
 // Sends a text, cut to wire::kMaxTextBytes. False: not sent, or not all of it.
 bool emit_text(wire::TextKind kind, std::uint16_t subject, const char* text, std::size_t bytes);

@@ -20,21 +20,24 @@ std::uint64_t packed(const CUmemLocation& location, unsigned handle_types) {
 }  // namespace
 
 void Call::record(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object, std::uint64_t extra) {
-    wire::Record record;
-    record.sequence = sequence_;
-    record.start = start_;
-    record.duration = duration_;
-    record.function = static_cast<std::uint16_t>(id_);
-    record.result = static_cast<std::uint16_t>(result_);
-    record.kind = kind;
-    record.device = device_;
-    record.flags = flags_;
-    record.stack = 0;
-    record.address = address;
-    record.bytes = bytes;
-    record.object = object;
-    record.extra = extra;
-    emit(record);
+    const auto function = static_cast<std::uint16_t>(id_);
+    const auto result = static_cast<std::uint16_t>(result_);
+    wire::Record* slot = open_record(function, kind, result, bytes);
+    if (slot == nullptr) [[unlikely]] return;
+    slot->sequence = sequence_;
+    slot->start = start_;
+    slot->duration = duration_;
+    slot->function = function;
+    slot->result = result;
+    slot->kind = kind;
+    slot->device = device_;
+    slot->flags = flags_;
+    slot->stack = 0;
+    slot->address = address;
+    slot->bytes = bytes;
+    slot->object = object;
+    slot->extra = extra;
+    thread_state.ring.commit();
 }
 
 Place Call::place() {

@@ -19,7 +19,7 @@ inline CUresult observe(HookId id, std::atomic<Function>& slot, const void* call
         if (real == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
     }
     ThreadState& thread = thread_state;
-    if (thread.busy) [[unlikely]] return invoke(real);
+    if (thread.busy || recording_off()) [[unlikely]] return invoke(real);
     thread.busy = true;
 
     std::uint64_t sequence = 0, start = 0;

@@ -24,7 +24,7 @@ constinit std::atomic<std::uint64_t> sequence_counter{0};
 
 namespace {
 
-enum Phase : std::uint32_t { kUntried = 0, kBusy = 1, kAttached = 2, kOff = 3 };
+enum Phase : std::uint32_t { kUntried = 0, kBusy = 1, kDone = 2 };
 
 // Wiped to zero in a forked child (MADV_WIPEONFORK), which thereby finds itself untried and unattached. A vfork child
 // shares all memory with its parent and is in this respect the parent.
@@ -167,9 +167,7 @@ bool attach_now(ForkPage* page) {
     if (!claim_slot()) return false;
     sequence_counter.store(0, std::memory_order_relaxed);
     reset_process_state();
-    std::uint32_t fresh = attachments.fetch_add(1) + 1;
-    if (fresh == 0) fresh = attachments.fetch_add(1) + 1;
-    page->generation.store(fresh, std::memory_order_release);
+    page->generation.store(attachments.fetch_add(1) + 1, std::memory_order_release);
     return true;
 }
 
@@ -191,14 +189,15 @@ std::size_t read_file(const char* path, char* out, std::size_t size) {
 }
 
 bool attach() {
-    if (attached()) return true;
+    if (generation() != 0) return !recording_off();
     const int saved = errno;
     bool done = false;
     if (ForkPage* page = make_fork_page(); page != nullptr) {
         std::uint32_t phase = kUntried;
         if (page->phase.compare_exchange_strong(phase, kBusy, std::memory_order_acq_rel)) {
             done = attach_now(page);
-            page->phase.store(done ? kAttached : kOff, std::memory_order_release);
+            if (!done) page->generation.store(kOff, std::memory_order_release);
+            page->phase.store(kDone, std::memory_order_release);
             if (done) announce_process();
         } else {
             // Another thread is at it, which takes a few system calls. Should it take longer, do without the record.

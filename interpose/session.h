@@ -34,7 +34,9 @@ extern constinit std::atomic<const std::atomic<std::uint32_t>*> generation_word;
 inline std::uint32_t generation() {
     return generation_word.load(std::memory_order_acquire)->load(std::memory_order_acquire);
 }
-inline bool attached() { return generation() != 0; }
+inline constexpr std::uint32_t kOff = UINT32_MAX;  // it was tried, and there is no session for this process
+inline bool recording_off() { return generation() == kOff; }
+inline bool attached() { return generation() != 0 && !recording_off(); }
 
 // Attaches if that was not tried yet in this process. False: no session, no collector, or no room in it.
 bool attach();

@@ -191,3 +191,17 @@ TEST_CASE("during a stream capture the shim asks nothing that could break it") {
         CHECK((ends[0].flags & wire::kCaptured) != 0);
     }
 }
+
+// Not a test: `preload_test -tc=cost -ns` prints what a pair of calls costs. The benchmarks proper are in tests/bench.
+TEST_CASE("cost" * doctest::skip()) {
+    for (const char* workers : {"1", "2"}) {
+        Options options;
+        options.ring_records = 1u << 16;
+        Session session(options);
+        const Outcome plain = run_plain({paths().victim, "timing", workers});
+        const Outcome off = run_with_shim("", {paths().victim, "timing", workers});
+        const Outcome on = session.run({paths().victim, "timing", workers});
+        MESSAGE(workers << " threads, ns for two calls: alone " << plain.output << "; shim without a session " << off.output
+                        << "; recorded " << on.output);
+    }
+}
