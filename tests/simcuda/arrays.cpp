@@ -54,7 +54,7 @@ CUresult create(CUarray* handle, const CUDA_ARRAY3D_DESCRIPTOR& wanted, Function
     array->row_bytes = row;
     array->bytes = bytes;
     std::uint64_t free_after = 0;
-    if (!d.physical.allocate(array->device, d.pages_for(bytes), d.settings.contiguity != Contiguity::None,
+    if (!take_pages_locked(array->device, d.pages_for(bytes), d.settings.contiguity != Contiguity::None,
                              array->pages, free_after)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -69,8 +69,7 @@ CUresult bind(Region& region) {
     std::uint64_t free_after = free_now(region.device);
     std::int64_t charged = 0;
     if (region.pages.empty()) {
-        if (!driver().physical.allocate(region.device, driver().pages_for(region.size), false, region.pages,
-                                        free_after)) {
+        if (!take_pages_locked(region.device, driver().pages_for(region.size), false, region.pages, free_after)) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
         charged = static_cast<std::int64_t>(region.size);

@@ -23,8 +23,8 @@ thread_local Stack stack;
 CUresult charge_overhead(Context& context) {
     Driver& d = driver();
     std::uint64_t free_after = 0;
-    if (!d.physical.allocate(context.device, d.pages_for(d.settings.context_overhead), false, context.overhead,
-                             free_after)) {
+    if (!take_pages_locked(context.device, d.pages_for(d.settings.context_overhead), false, context.overhead,
+                           free_after)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     context.alive = true;
@@ -165,6 +165,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
     Locked guard(driver().lock);
     Context* context = context_of_locked(ctx);
     if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!context->alive && !context->primary) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (stack.depth == kMaxDepth) return CUDA_ERROR_OUT_OF_MEMORY;
     stack.items[stack.depth++] = context;
     return CUDA_SUCCESS;
@@ -187,6 +188,7 @@ CUresult cuCtxSetCurrent(CUcontext ctx) {
     Locked guard(driver().lock);
     Context* context = context_of_locked(ctx);
     if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!context->alive && !context->primary) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (stack.depth == 0) ++stack.depth;
     stack.items[stack.depth - 1] = context;
     return CUDA_SUCCESS;

@@ -1,5 +1,6 @@
 #include "driver.h"
 
+#include "linear.h"
 #include "small_heap.h"
 #include "vmm.h"
 
@@ -19,6 +20,14 @@ Region* find_region_locked(std::uint64_t address) {
     return address - at->first < at->second.size ? &at->second : nullptr;
 }
 
+bool take_pages_locked(int device, std::uint64_t pages, bool contiguous, std::vector<PageRun>& runs,
+                       std::uint64_t& free_after) {
+    Physical& physical = driver().physical;
+    if (physical.allocate(device, pages, contiguous, runs, free_after)) return true;
+    poll_exports_locked();
+    return physical.allocate(device, pages, contiguous, runs, free_after);
+}
+
 CUresult make_region_locked(Region::Kind kind, int device, std::uint64_t bytes, bool charge, bool contiguous,
                             Region*& region, std::uint64_t& free_after) {
     Driver& d = driver();
@@ -35,7 +44,7 @@ CUresult make_region_locked(Region::Kind kind, int device, std::uint64_t bytes, 
     made.device = device;
     made.id = d.next_id++;
     free_after = d.physical.free_bytes_now(device);
-    if (charge && !d.physical.allocate(device, pages, contiguous, made.pages, free_after)) {
+    if (charge && !take_pages_locked(device, pages, contiguous, made.pages, free_after)) {
         d.addresses.add(*base, pages * page);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -97,6 +97,9 @@ Region* find_region_locked(std::uint64_t address);
 // pages. CUDA_ERROR_OUT_OF_MEMORY and nothing changed when either is missing.
 CUresult make_region_locked(Region::Kind kind, int device, std::uint64_t bytes, bool charge, bool contiguous,
                             Region*& region, std::uint64_t& free_after);
+// Physical pages for this process; looks for closed descriptors of exported memory before it fails.
+bool take_pages_locked(int device, std::uint64_t pages, bool contiguous, std::vector<PageRun>& runs,
+                       std::uint64_t& free_after);
 // Gives its addresses and pages back and forgets it; returns bytes free on its device.
 std::uint64_t drop_region_locked(Region& region);
 

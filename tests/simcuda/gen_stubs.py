@@ -12,6 +12,7 @@ version each variant became the answer of cuGetProcAddress. Output, into --out:
   function_names.cpp  names, and the functions that may run before cuInit
   lookup_table.cpp the table behind cuGetProcAddress; each row is type-checked against its typedef
   error_names.cpp  cuGetErrorName and cuGetErrorString
+  header_names.h   for tests: the functions and typedefs as the headers have them
   exports.map      version script (with --max-version: only what a driver of that version had)
 """
 import argparse
@@ -226,6 +227,16 @@ def write_map(functions, table, max_version):
     return "\n".join(lines)
 
 
+def write_header_names(functions, typedefs):
+    lines = [HEAD, "#pragma once", "", "inline constexpr const char* kHeaderFunctions[] = {"]
+    lines += [f'    "{name}",' for name in functions]
+    lines += ["};", "", "struct HeaderTypedef {", "    const char* base;", "    int version;", "    const char* stream;",
+              "};", "inline constexpr HeaderTypedef kHeaderTypedefs[] = {"]
+    lines += [f'    {{"{base}", {version}, "{stream}"}},' for base, version, stream, _ in typedefs]
+    lines += ["};", ""]
+    return "\n".join(lines)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--include", required=True, help="folder of cuda.h")
@@ -248,6 +259,7 @@ def main():
     outputs = {"api.h": write_api(functions), "entry.cpp": write_entry(functions),
                "stubs.cpp": write_stubs(functions), "function_names.cpp": write_names(functions),
                "error_names.cpp": write_errors(parse_errors(header)), "lookup_table.cpp": write_table(table),
+               "header_names.h": write_header_names(functions, typedefs),
                "exports.map": write_map(functions, table, 0)}
     for version in options.max_version:
         outputs[f"exports-{version}.map"] = write_map(functions, table, version)

@@ -14,7 +14,7 @@ namespace fragscope::sim {
 CUresult linear_allocate_locked(Context& context, std::uint64_t bytes, const char* operation,
                                 std::uint64_t& address) {
     if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-    if (bytes <= kSmallLimit) return small_allocate_locked(context, bytes, address);
+    if (bytes <= kSmallLimit) return small_allocate_locked(context, bytes, operation, address);
     Region* region = nullptr;
     std::uint64_t free_after = 0;
     const bool contiguous = driver().settings.contiguity != Contiguity::None;

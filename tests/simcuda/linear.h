@@ -5,7 +5,7 @@
 
 namespace fragscope::sim {
 
-// `operation` names the ledger entry of an allocation larger than 1 MiB.
+// `operation` names the ledger entry.
 CUresult linear_allocate_locked(Context& context, std::uint64_t bytes, const char* operation,
                                 std::uint64_t& address);
 void linear_free_locked(Region& region);

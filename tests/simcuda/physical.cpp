@@ -180,6 +180,7 @@ std::string Physical::map_shared(const Settings& s, std::size_t bytes) {
             }
         }
         if (wrong.empty()) wrong = claim_slot();
+        ::flock(fd, LOCK_UN);  // the mapping keeps the open file, and so the lock, beyond close()
         ::close(fd);
         return wrong.empty() ? "" : what + wrong;
     }
@@ -388,12 +389,24 @@ bool Physical::leave(int index, std::uint64_t& free_after) {
     return handle.used == 0;
 }
 
-void Physical::set_descriptors(int index, bool open) {
+bool Physical::descriptors_closed(int index, std::uint64_t& free_after) {
     Guard guard(*this);
     SharedHandle& handle = table_->handles[index];
-    if (handle.used == 0) return;
-    handle.descriptors = open ? 1 : 0;
-    if (!open) free_shared(static_cast<unsigned>(index));
+    const int device = handle.device;
+    handle.descriptors = 0;
+    free_shared(static_cast<unsigned>(index));
+    free_after = table_->free_pages[device] * page_size_;
+    return handle.used == 0;
+}
+
+bool Physical::rename(int index, std::uint64_t key) {
+    Guard guard(*this);
+    SharedHandle& handle = table_->handles[index];
+    if (handle.descriptors != 0) return false;
+    handle.descriptors = 1;
+    handle.exporter = static_cast<std::int32_t>(slot_);
+    handle.key = key;
+    return true;
 }
 
 }  // namespace fragscope::sim

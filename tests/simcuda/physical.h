@@ -57,8 +57,10 @@ class Physical {
     int join(std::uint64_t key, SharedHandleInfo& info);
     // This process stops holding it. Returns true when that freed the pages.
     bool leave(int index, std::uint64_t& free_after);
-    // Descriptors to the handle are open somewhere / no longer.
-    void set_descriptors(int index, bool open);
+    // No descriptor of the handle is open any more. Returns true when that freed the pages.
+    bool descriptors_closed(int index, std::uint64_t& free_after);
+    // Names the handle anew after its descriptors were closed; false when another process's may be open.
+    bool rename(int index, std::uint64_t key);
 
     // Start time of a live process, as identity together with its pid; 0 when there is none.
     static std::uint64_t start_time(int pid);

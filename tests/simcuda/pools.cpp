@@ -28,7 +28,6 @@ struct Pool {
     std::uint64_t id = 0;
     std::uint64_t max_size = 0;  // 0: no limit
     std::uint64_t threshold = 0;
-    unsigned handle_types = 0;
     int follow_events = 1;
     int opportunistic = 1;
     int internal_dependencies = 1;
@@ -296,11 +295,11 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+    if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
     if (!driver().device_ok(poolProps->location.id)) return CUDA_ERROR_INVALID_DEVICE;
     Locked guard(driver().lock);
     Pool& made = add_pool(poolProps->location.id);
     made.max_size = poolProps->maxSize;
-    made.handle_types = poolProps->handleTypes;
     *pool = handle_of_pool(&made);
     ledger({"pool_create", made.id, made.max_size, 0, made.device,
             driver().physical.free_bytes_now(made.device)});

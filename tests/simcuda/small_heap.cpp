@@ -51,7 +51,8 @@ std::size_t block_index(const SmallHeap& heap, std::uint64_t base) {
 
 }  // namespace
 
-CUresult small_allocate_locked(Context& context, std::uint64_t bytes, std::uint64_t& address) {
+CUresult small_allocate_locked(Context& context, std::uint64_t bytes, const char* operation,
+                               std::uint64_t& address) {
     SmallHeap& heap = context.heap;
     const unsigned count = units_of(bytes);
     for (std::size_t i = 0; i < heap.block.size(); ++i) {
@@ -69,7 +70,7 @@ CUresult small_allocate_locked(Context& context, std::uint64_t bytes, std::uint6
                                                                             region.small->free_units));
         region.small->requested[at] = static_cast<std::uint32_t>(bytes);
         address = region.base + at * kSmallUnit;
-        ledger({"linear_alloc", address, bytes, 0, region.device,
+        ledger({operation, address, bytes, 0, region.device,
                 ledger_open() ? driver().physical.free_bytes_now(region.device) : 0});
         return CUDA_SUCCESS;
     }
@@ -87,7 +88,7 @@ CUresult small_allocate_locked(Context& context, std::uint64_t bytes, std::uint6
     heap.block.push_back(region->base);
     heap.upper_bound.push_back(static_cast<std::uint16_t>(region->small->free_units));
     address = region->base;
-    ledger({"linear_alloc", address, bytes, static_cast<std::int64_t>(region->size), region->device, free_after});
+    ledger({operation, address, bytes, static_cast<std::int64_t>(region->size), region->device, free_after});
     return CUDA_SUCCESS;
 }
 

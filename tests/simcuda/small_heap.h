@@ -21,7 +21,8 @@ struct SmallBlock {
     unsigned free_units = kSmallUnits;
 };
 
-CUresult small_allocate_locked(Context& context, std::uint64_t bytes, std::uint64_t& address);
+CUresult small_allocate_locked(Context& context, std::uint64_t bytes, const char* operation,
+                               std::uint64_t& address);
 // `region` is a small block and `address` lies in it; false when no allocation begins there. The region may be
 // gone afterwards.
 bool small_free_locked(Region& region, std::uint64_t address);

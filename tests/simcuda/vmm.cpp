@@ -49,13 +49,17 @@ bool watch_open(const PhysicalMemory& memory) {
     return ::poll(&poll, 1, 0) >= 0 && (poll.revents & POLLHUP) == 0;
 }
 
-// Closes our end once nobody has the other.
-void check_watch(PhysicalMemory& memory) {
-    if (memory.watch < 0 || watch_open(memory)) return;
+// Closes our end once nobody has the other. Returns true when that freed the memory.
+bool check_watch(PhysicalMemory& memory) {
+    if (memory.watch < 0 || watch_open(memory)) return false;
     struct stat status {};
     if (::fstat(memory.watch, &status) == 0 && status.st_ino == memory.watch_inode) ::close(memory.watch);
     memory.watch = -1;
-    driver().physical.set_descriptors(memory.shared, false);
+    std::uint64_t free_after = 0;
+    if (!driver().physical.descriptors_closed(memory.shared, free_after)) return false;
+    ledger({"physical_free", static_cast<std::uint64_t>(memory.shared), memory.bytes,
+            -static_cast<std::int64_t>(memory.bytes), memory.device, free_after});
+    return true;
 }
 
 std::uint64_t free_now(int device) {
@@ -154,8 +158,6 @@ void poll_exports_locked() {
         if (each.watch < 0) continue;
         check_watch(each);
         if (each.watch >= 0 || each.handles > 0) continue;
-        ledger({"physical_free", static_cast<std::uint64_t>(each.shared), each.bytes,
-                -static_cast<std::int64_t>(each.bytes), each.device, free_now(each.device)});
         memory.remove_if([&](const PhysicalMemory& other) { return &other == &each; });
     }
 }
@@ -230,11 +232,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
     std::uint64_t free_after = 0;
     if (made.device >= 0) {
         const bool contiguous = d.settings.contiguity == Contiguity::All;
-        if (!d.physical.allocate(made.device, d.pages_for(size), contiguous, made.pages, free_after)) {
-            poll_exports_locked();
-            if (!d.physical.allocate(made.device, d.pages_for(size), contiguous, made.pages, free_after)) {
-                return CUDA_ERROR_OUT_OF_MEMORY;
-            }
+        if (!take_pages_locked(made.device, d.pages_for(size), contiguous, made.pages, free_after)) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
     vmm().memory.push_back(std::move(made));
@@ -392,17 +391,22 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
     } else {
         int ends[2];
         struct stat status {};
-        if (memory.shared >= 0 || ::pipe2(ends, O_CLOEXEC) != 0) return CUDA_ERROR_OPERATING_SYSTEM;
+        if (::pipe2(ends, O_CLOEXEC) != 0) return CUDA_ERROR_OPERATING_SYSTEM;
         ::fstat(ends[0], &status);
-        const int index = driver().physical.share({memory.device, memory.bytes, memory.gpu_direct}, memory.pages,
-                                                  status.st_ino);
-        if (index < 0) {
+        bool named = false;
+        if (memory.shared < 0) {
+            memory.shared = driver().physical.share({memory.device, memory.bytes, memory.gpu_direct}, memory.pages,
+                                                    status.st_ino);
+            named = memory.shared >= 0;
+            if (named) memory.pages.clear();
+        } else {
+            named = driver().physical.rename(memory.shared, status.st_ino);
+        }
+        if (!named) {
             ::close(ends[0]);
             ::close(ends[1]);
-            return CUDA_ERROR_OUT_OF_MEMORY;
+            return CUDA_ERROR_NOT_SUPPORTED;
         }
-        memory.shared = index;
-        memory.pages.clear();
         memory.watch = ends[0];
         memory.watch_inode = status.st_ino;
         out = ends[1];
