@@ -11,6 +11,8 @@ int main(int count, char** arguments) {
     const std::pair<const char*, std::string*> needed[] = {{"SHIM", &paths.shim},
                                                            {"VICTIM", &paths.victim},
                                                            {"PROBE", &paths.probe},
+                                                           {"LOOKUPS", &paths.lookups},
+                                                           {"SIMULATED_DRIVER", &paths.simulated_driver},
                                                            {"DRIVER", &paths.driver},
                                                            {"OLD_DRIVER", &paths.old_driver}};
     for (const auto& [name, path] : needed) {

@@ -83,7 +83,7 @@ Outcome run_plain(const std::vector<std::string>& command, const std::vector<std
 
 // Paths that the build passes to the test program.
 struct Paths {
-    std::string shim, victim, probe, driver, old_driver;
+    std::string shim, victim, probe, lookups, driver, old_driver, simulated_driver;
 };
 Paths& paths();
 

@@ -80,3 +80,28 @@ TEST_CASE("without a driver the exported functions fail and do not crash") {
     CHECK(outcome.status == 0);
     CHECK(outcome.output == "cuMemAlloc_v2 absent by default\n");
 }
+
+TEST_CASE("on the simulated driver every version of every hooked function gets a wrapper of the same function") {
+    const std::vector<std::string> simulated = {"LD_LIBRARY_PATH=" + paths().simulated_driver};
+    const Outcome plain = run_plain({paths().lookups}, simulated);
+    Session session;
+    const Outcome hooked = session.run({paths().lookups}, simulated);
+    REQUIRE(plain.status == 0);
+    REQUIRE(hooked.status == 0);
+    std::istringstream before(plain.output), after(hooked.output);
+    std::size_t compared = 0, swapped = 0;
+    for (std::string a, b; std::getline(before, a) && std::getline(after, b);) {
+        const std::size_t library_a = a.rfind(' '), library_b = b.rfind(' ');
+        CHECK(a.substr(0, library_a) == b.substr(0, library_b));  // same result, same status, same symbol
+        const bool ours = b.substr(library_b + 1) == "libfragscope.so";
+        if (!ours) CHECK(a.substr(library_a) == b.substr(library_b));
+        compared += 1;
+        swapped += ours ? 1 : 0;
+    }
+    CHECK(compared > 3000);
+    CHECK(swapped > 1500);
+    const auto sent = session.sent();
+    REQUIRE(sent.size() == 1);
+    CHECK(sent[0].lookups_hooked == swapped + 2);  // and the resolver, twice
+    CHECK(sent[0].lookups_unmatched == 0);
+}
