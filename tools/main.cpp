@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::array kCommands{
     Command{"run", "start a program and record its GPU memory", cmd_run},
+    Command{"explain", "say why a request for GPU memory failed, and what would have to change", cmd_explain},
+    Command{"report", "say what a trace holds: amounts over time, peaks, failures, costs", cmd_report},
     Command{"dump", "print a trace's events, one a line", cmd_dump},
 };
 

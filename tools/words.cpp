@@ -157,6 +157,27 @@ std::string upper_first(std::string text) {
     return text;
 }
 
+namespace {
+
+// Stand-ins for the few characters beyond ASCII that our own sentences use.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kPlain = {{{"\u2026", "..."},
+                                                                                  {"\u2013", "-"},
+                                                                                  {"\u2014", "-"},
+                                                                                  {"\u00d7", "x"},
+                                                                                  {"\u2264", "<="},
+                                                                                  {"\u2265", ">="},
+                                                                                  {"\u2019", "'"},
+                                                                                  {"\u2212", "-"}}};
+
+std::string_view plain_for(std::string_view character) {
+    for (const auto& [from, to] : kPlain) {
+        if (from == character) return to;
+    }
+    return {};
+}
+
+}  // namespace
+
 std::string printable(std::string_view text, bool utf8) {
     std::string out;
     out.reserve(text.size());
@@ -170,6 +191,9 @@ std::string printable(std::string_view text, bool utf8) {
             out += c;
         } else if (const std::size_t length = byte >= 0x80 ? utf8_length(text) : 0; length != 0 && utf8) {
             out += text.substr(0, length);
+            taken = length;
+        } else if (const std::string_view plain = plain_for(text.substr(0, length)); !plain.empty()) {
+            out += plain;
             taken = length;
         } else {
             out += fmt::format("\\x{:02x}", byte);

@@ -57,20 +57,19 @@ void put_verdict(Page& page, const Explanation& explanation) {
     const Term cause = cause_term(verdict.cause());
     std::string headline = "Why it failed: ";
     if (verdict.cause() == report::Verdict::no_failure) headline = "Nothing to explain: ";
-    headline += cause.name;
-    if (!verdict.constraint().empty()) headline += " (" + verdict.constraint() + ")";
+    headline += cause_words(verdict);
     page.gap();
     page.paragraph(headline, 0, Tone::kBad);
     page.paragraph(
         verdict.summary().empty() ? upper_first(std::string(cause.meaning)) + "." : verdict.summary(), 2);
-    if (!verdict.summary().empty()) {
+    if (!verdict.summary().empty() && verdict.cause() != report::Verdict::no_failure) {
         page.paragraph(fmt::format("{}: {}.", upper_first(std::string(cause.name)), cause.meaning), 2,
                        Tone::kQuiet);
     }
     if (const std::string numbers = as_it_was_words(explanation); !numbers.empty())
         page.paragraph(numbers, 2);
     if (const std::string removed = removal_words(explanation); !removed.empty()) {
-        page.paragraph("The smallest change that lets it fit: " + removed + ".", 2);
+        page.paragraph("It would have fitted without: " + removed + ".", 2);
     }
     if (!verdict.deciding_measurement().empty()) {
         page.paragraph("What would decide it: " + verdict.deciding_measurement(), 2);
@@ -105,11 +104,8 @@ void put_request(Page& page, const Explanation& explanation) {
                          human_duration(request.time_ns()), grouped(request.sequence())));
     put_fact(page, "asked for", quantity_words(request.requested()));
     std::string needed = quantity_words(request.needed());
-    if (is_known(request.needed())) {
-        needed += quantity_exact_cell(request.needed()) == quantity_exact_cell(request.requested())
-                      ? ": no rounding up"
-                      : ", after rounding up";
-    }
+    const bool same = quantity_exact_cell(request.needed()) == quantity_exact_cell(request.requested());
+    if (is_known(request.needed())) needed += same ? ", as asked for" : ", after rounding up";
     if (is_known(request.needed()) && !request.needed().reason().empty())
         needed += " (" + request.needed().reason() + ")";
     put_fact(page, "needs", needed);
@@ -222,22 +218,26 @@ void put_counterfactuals(Page& page, const Explanation& explanation) {
         return;
     }
     page.paragraph(
-        "Each line changes one thing and leaves all else as it was. Would the request have fitted then?", 2,
-        Tone::kQuiet);
+        "Each line takes one thing away and leaves all else as it was. Would the request have fitted then?",
+        2, Tone::kQuiet);
     Table table;
-    table.columns = {{"change", Align::kLeft, true},
+    table.columns = {{"without", Align::kLeft, true},
                      {"available", Align::kRight, true},
                      {"needed", Align::kRight, true},
                      {"fits?", Align::kLeft, true},
                      {"margin", Align::kRight, true}};
     bool any_interval = false;
+    std::vector<std::string> elsewhere;
     for (const Counterfactual& one : explanation.counterfactuals()) {
         const auto [available, needed] = compared_cells(one.available(), one.needed());
-        const bool applies = one.outcome() != Counterfactual::not_applicable;
+        std::string removed = one.removed().empty() ? one.id() : one.removed();
+        if (one.outcome() == Counterfactual::not_applicable) {
+            elsewhere.push_back(removed + (one.reason().empty() ? "" : ": " + one.reason()));
+            continue;
+        }
+        if (one.id() == "as_it_was") removed = "(nothing: as it was)";
         Table::Row row;
-        row.cells = {one.removed().empty() ? one.id() : one.removed(), applies ? available : "-",
-                     applies ? needed : "-", std::string(outcome_words(one.outcome())),
-                     applies ? margin_cell(one) : "-"};
+        row.cells = {removed, available, needed, std::string(outcome_words(one.outcome())), margin_cell(one)};
         row.emphasised = one.outcome() == Counterfactual::fits;
         if (!one.reason().empty()) row.notes.push_back(one.reason());
         if (!one.call().empty()) row.notes.push_back("Done by: " + one.call());
@@ -251,6 +251,8 @@ void put_counterfactuals(Page& page, const Explanation& explanation) {
         page.paragraph("Where the margin runs from below zero to above it, the trace cannot tell.", 2,
                        Tone::kQuiet);
     }
+    if (!elsewhere.empty()) page.paragraph("Does not apply here:", 2, Tone::kQuiet);
+    for (const std::string& text : elsewhere) page.item("-", text, 4, Tone::kQuiet);
 }
 
 void put_domains(Page& page, const Explanation& explanation) {
@@ -261,7 +263,14 @@ void put_domains(Page& page, const Explanation& explanation) {
         "domains.",
         2, Tone::kQuiet);
     for (const report::Domain& domain : explanation.domains()) {
-        page.item("-", domain.name().empty() ? "domain without a name" : domain.name(), 2, Tone::kStrong);
+        page.item("-", domain.name().empty() ? "domain without a name" : upper_first(domain_words(domain.name())), 2, Tone::kStrong);
+        if (!is_known(domain.free_sum()) && !is_known(domain.free_largest()) && !is_known(domain.charged())) {
+            page.paragraph("Nothing is known of it: " + (domain.free_sum().reason().empty()
+                                                             ? std::string("no record speaks of it.")
+                                                             : domain.free_sum().reason() + "."),
+                           4);
+            continue;
+        }
         std::string outside = "Usable and unused: " + quantity_words(domain.free_sum()) + " in all";
         if (domain.has_free_extents()) outside += ", in " + counted(domain.free_extents(), "piece");
         outside += "; the largest piece: " + quantity_words(domain.free_largest()) + ".";

@@ -132,9 +132,7 @@ void put_failures(Page& page, const Report& report) {
                   2, Tone::kStrong);
         if (!failure.request().empty()) page.paragraph("Asked for: " + failure.request(), 5);
         const Term cause = cause_term(failure.verdict().cause());
-        std::string words(cause.name);
-        if (!failure.verdict().constraint().empty()) words += ": " + failure.verdict().constraint();
-        page.paragraph("Cause: " + words, 5, Tone::kBad);
+        page.paragraph("Cause: " + cause_words(failure.verdict()), 5, Tone::kBad);
         page.paragraph(failure.verdict().summary().empty() ? upper_first(std::string(cause.meaning)) + "."
                                                            : failure.verdict().summary(),
                        5);
@@ -195,6 +193,8 @@ void put_peaks(Page& page, const Report& report) {
         report::Scope where = quantity.scope();
         where.clear_time_ns();
         where.clear_snapshot();
+        if (report.processes_size() == 1) where.clear_process();
+        if (report.devices_size() == 1) where.clear_device();
         if (const std::string scope = scope_words(where); !scope.empty()) note += "In: " + scope + ". ";
         if (!quantity.reason().empty()) note += (is_known(quantity) ? "How: " : "Why: ") + quantity.reason();
         row.notes = {note};

@@ -125,6 +125,29 @@ Term cause_term(Verdict::Cause cause) {
     }
 }
 
+std::string cause_words(const Verdict& verdict) {
+    static constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kConstraints = {{
+        {"cached_by_pool", "memory kept by a stream-ordered pool"},
+        {"pending_frees", "memory whose release still waited for its stream"},
+        {"address_space", "the virtual address space ran out"},
+        {"driver_refused", "the driver refused for a reason of its own"},
+        {"pool_maximum", "the pool's own maximum size"},
+    }};
+    std::string words(cause_term(verdict.cause()).name);
+    if (verdict.constraint().empty()) return words;
+    for (const auto& [id, meaning] : kConstraints) {
+        if (id == verdict.constraint()) return fmt::format("{} ({})", meaning, words);
+    }
+    std::string constraint = verdict.constraint();
+    std::replace(constraint.begin(), constraint.end(), '_', ' ');
+    return fmt::format("{} ({})", constraint, words);
+}
+
+std::string domain_words(const std::string& domain) {
+    if (domain == "physical") return "physical memory";
+    return domain == "virtual" ? "virtual addresses" : domain;
+}
+
 std::string_view outcome_words(Counterfactual::Outcome outcome) {
     switch (outcome) {
         case Counterfactual::fits:
@@ -159,7 +182,7 @@ std::string mechanism_words(const std::string& mechanism) {
         {"stitched", "several physical handles mapped side by side into one address range"},
         {"pool", "from the stream-ordered pool (cuMemAllocAsync)"},
         {"granularity", "the same with a different granularity"},
-        {"indirection", "in several pieces that the program keeps track of"},
+        {"segmented", "in several pieces that the program keeps track of"},
         {"compaction", "after moving live blocks together"},
         {"managed", "managed memory (cuMemAllocManaged)"},
         {"host", "page-locked host memory (cuMemHostAlloc)"},
@@ -262,7 +285,7 @@ std::string scope_words(const report::Scope& scope) {
     };
     if (scope.has_process()) add(fmt::format("process {}", scope.process()));
     if (!scope.device().empty()) add("device " + scope.device());
-    if (!scope.domain().empty()) add(scope.domain());
+    if (!scope.domain().empty()) add(domain_words(scope.domain()));
     if (scope.has_snapshot()) add("at call number " + grouped(scope.snapshot()));
     if (scope.has_time_ns()) add(human_duration(scope.time_ns()) + " after the start");
     return words;

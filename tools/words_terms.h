@@ -22,6 +22,8 @@ struct Term {
 Term definition_term(report::Quantity::Definition definition);
 Term evidence_term(report::Quantity::Evidence evidence);
 Term cause_term(report::Verdict::Cause cause);  // name: a heading; meaning: what such a failure is
+// The heading of a verdict: the cause, and what `constraint` says in words where the cause is another limit.
+std::string cause_words(const report::Verdict& verdict);
 std::string_view outcome_words(report::Counterfactual::Outcome outcome);
 std::string_view contiguity_words(report::Request::Contiguity contiguity);
 // "one plain allocation (cuMemAlloc)"; a mechanism without an entry stands as it is.
@@ -42,6 +44,8 @@ std::string margin_cell(const report::Counterfactual& counterfactual);
 // The half-open interval of a Bound: the low end was seen to fit, the high end proven not to.
 std::string bound_words(const report::Quantity& largest);
 
+// "physical" and "virtual" in words; other names of domains stand as they are.
+std::string domain_words(const std::string& domain);
 // "process 0, device GPU-…, physical, at call 4,711 (1.2 s after the start)"; empty when nothing is said.
 std::string scope_words(const report::Scope& scope);
 

@@ -77,6 +77,7 @@ TEST_CASE("nothing of a trace's texts can steer the terminal") {
     CHECK(printable("a\x1b[2J\nb\x7f", true) == "a\\x1b[2J b\\x7f");
     CHECK(printable("\xc3\xa9", true) == "\xc3\xa9");
     CHECK(printable("\xc3\xa9", false) == "\\xc3\\xa9");
+    CHECK(printable("a\u2026b", false) == "a...b");
     CHECK(printable("\xc3", true) == "\\xc3");           // cut off
     CHECK(printable("\xc0\xaf", true) == "\\xc0\\xaf");  // too long an encoding
     CHECK(printable("\xc2\x9b"

@@ -1,0 +1,34 @@
+// See answer.h.
+#include "tools/answer.h"
+
+#include <cstdio>
+
+#include "analysis/read/trace_reader.h"
+#include "tools/command.h"
+#include "tools/words_json.h"
+
+namespace fragscope::tools {
+
+std::optional<analysis::Trace> read_or_complain(const std::string& path) {
+    analysis::ReadResult read = analysis::read_trace(path);
+    if (!read.trace) complain(read.error);
+    return std::move(read.trace);
+}
+
+bool write_answer(const std::string& text) {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
+        return true;
+    complain("the answer cannot be written to standard output");
+    return false;
+}
+
+bool write_json(const google::protobuf::Message& message) {
+    const std::optional<std::string> line = json_line(message);
+    if (line) return write_answer(*line + "\n");
+    complain("the answer holds text that is not UTF-8, and cannot be written as JSON");
+    return false;
+}
+
+int status_of(const report::Health& health) { return health.complete() ? kDone : kIncompleteTrace; }
+
+}  // namespace fragscope::tools

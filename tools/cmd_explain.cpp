@@ -1,0 +1,92 @@
+// `fragscope explain`: why a call failed, in words or as JSON, one object a line.
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/report.h"
+#include "tools/answer.h"
+#include "tools/command.h"
+#include "tools/words_explain.h"
+#include "tools/words_terminal.h"
+
+namespace fragscope::tools {
+
+namespace {
+
+// Which failures to explain, in the order of their numbers; 0 stands for the one that the analysis chooses.
+std::vector<std::uint32_t> chosen(bool all, std::uint32_t number, std::uint32_t failures) {
+    if (!all || failures == 0) return {number};
+    std::vector<std::uint32_t> numbers;
+    for (std::uint32_t n = 1; n <= failures; ++n) numbers.push_back(n);
+    return numbers;
+}
+
+std::string others_words(std::uint32_t failures) {
+    const bool one = failures == 2;
+    return fmt::format(
+        "\nThis trace holds {} other failed {}: `fragscope report TRACE` lists {}, `--failure N` explains "
+        "one, `--all` all.\n",
+        failures - 1, one ? "call" : "calls", one ? "it" : "them");
+}
+
+}  // namespace
+
+int cmd_explain(int argc, char** argv) {
+    CLI::App app(
+        "Explains why a request for GPU memory failed: the cause and the numbers that\n"
+        "prove it, what would have to change for it to fit, what to do, and what is\n"
+        "not known.",
+        "fragscope explain");
+    app.footer(
+        "Without --failure it explains the last request for memory that failed, which\n"
+        "is usually the one that ended the program, and says how many others failed.\n\n"
+        "Example:\n"
+        "  fragscope explain train.fst\n"
+        "  fragscope explain train.fst --failure 2\n"
+        "  fragscope explain train.fst --all --json\n\n"
+        "--json prints one object a line, the message Explanation of\n"
+        "proto/report.proto. Where nothing failed, verdict.cause is no_failure.\n\n"
+        "Exit status: 0 done; 1 the trace cannot be read; 2 wrong usage; 3 answered,\n"
+        "but the trace is incomplete (said at the top).");
+    std::string path;
+    std::uint32_t number = 0;
+    bool all = false;
+    bool json = false;
+    app.add_option("TRACE", path, "the trace file")->required();
+    CLI::Option* failure = app.add_option("--failure", number,
+                                          "the failed call of this number, as `fragscope report` lists them")
+                               ->type_name("N");
+    app.add_flag("--all", all, "explain every failed call, in order of time")->excludes(failure);
+    app.add_flag("--json", json, "one JSON object a line instead of words");
+    if (const std::optional<int> status = parse(app, argc, argv)) return *status;
+
+    const std::optional<analysis::Trace> trace = read_or_complain(path);
+    if (!trace) return kCannot;
+    const auto failures = static_cast<std::uint32_t>(analysis::list_failures(*trace).size());
+    if (number > failures || (failure->count() != 0 && number == 0)) {
+        complain(failures == 0 ? fmt::format("--failure {}: no call failed in this trace", number)
+                               : fmt::format("--failure {}: this trace holds {}, numbered from 1", number,
+                                             failures == 1 ? "1 failed call"
+                                                           : fmt::format("{} failed calls", failures)));
+        return kWrongUsage;
+    }
+    const Style style = style_of_stdout();
+    int status = kDone;
+    bool first = true;
+    for (const std::uint32_t n : chosen(all, number, failures)) {
+        const report::Explanation explanation = analysis::explain_failure(*trace, n);
+        status = status_of(explanation.health());
+        const std::string rule =
+            first ? "" : "\n" + std::string(static_cast<std::size_t>(style.width), '-') + "\n\n";
+        if (!(json ? write_json(explanation) : write_answer(rule + render_explanation(explanation, style)))) {
+            return kCannot;
+        }
+        first = false;
+    }
+    if (!json && !all && failures > 1 && !write_answer(others_words(failures))) return kCannot;
+    return status;
+}
+
+}  // namespace fragscope::tools
