@@ -26,7 +26,7 @@ class Call {
 
     void initialized();
     void called();
-    void looked_up(const char* name, void** function);
+    void looked_up(void** function);
 
     template <typename Pointer>
     void acquired(Kind kind, const Pointer* out, std::size_t bytes, unsigned flags = 0) {

@@ -68,7 +68,7 @@ void Call::initialized() {
 
 void Call::called() { record(Kind::kCalled, 0, 0, 0, 0); }
 
-void Call::looked_up(const char*, void** function) {
+void Call::looked_up(void** function) {
     if (succeeded() && function != nullptr && *function != nullptr) *function = answer(*function, caller_);
 }
 

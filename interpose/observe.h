@@ -19,8 +19,11 @@ inline CUresult observe(HookId id, std::atomic<Function>& slot, const void* call
         if (real == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
     }
     ThreadState& thread = thread_state;
-    if (thread.busy || recording_off()) [[unlikely]] return invoke(real);
+    const std::uint32_t attachment = generation();
+    if (thread.busy || attachment == kOff) [[unlikely]] return invoke(real);
     thread.busy = true;
+    // Before the first time is taken: which clock it is of, the session says.
+    if (attachment == 0) [[unlikely]] attach();
 
     std::uint64_t sequence = 0, start = 0;
     std::uint32_t duration = 0;

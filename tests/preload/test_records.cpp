@@ -112,6 +112,8 @@ TEST_CASE("the environment is told once") {
     CHECK(sent.texts.at(wire::TextKind::kDriverPath).find("libcuda.so.1") != std::string::npos);
     CHECK(sent.texts.at(wire::TextKind::kDeviceName) == "Fake device with a name longer than thirty-two bytes");
     CHECK(!sent.texts.at(wire::TextKind::kShimVersion).empty());
+    // All times are of the session's clock, from the very first call on.
+    for (std::size_t i = 1; i < sent.records.size(); ++i) CHECK(sent.records[i - 1].start <= sent.records[i].start);
 }
 
 TEST_CASE("numbers are without gap, and an address is never taken before it was given back") {
