@@ -1,0 +1,217 @@
+"""What the shim adds to one driver call, beside other ways of noting the same call. Measures; judges nothing.
+
+The worker calls the simulated driver in a loop: alone, under `fragscope run`, with an LTTng-UST tracepoint, and with an
+spdlog line per call. The variants take turns, round after round, so that a slow moment of the machine meets all of them;
+what a variant adds is its median less the median of the bare call. Prints a table, then one JSON object a line.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+
+# Aims of the project, per call: at most twice the machine's own rdtsc and 3 ns; 65 instructions; 30 ns with two threads.
+AIM_INSTRUCTIONS = 65
+AIM_TWO_THREADS_NS = 30
+WORDS = {"shim": "shim and live collector", "lttng": "LTTng-UST tracepoint", "spdlog": "spdlog line to a file"}
+
+
+def aim_one_thread(tsc_ns):
+    return 2 * tsc_ns + 3
+
+
+class Lttng:
+    """A recording session of LTTng in `folder`, with a session daemon of its own if none runs."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.daemon = None
+        self.session = None
+        self.problem = None
+        self.env = dict(os.environ, LTTNG_HOME=str(folder))
+
+    def call(self, *arguments):
+        return subprocess.run(["lttng", *arguments], env=self.env, capture_output=True, text=True, timeout=60)
+
+    def start(self):
+        if shutil.which("lttng") is None or shutil.which("lttng-sessiond") is None:
+            self.problem = "lttng-tools is not installed"
+            return self
+        try:
+            if self.call("--no-sessiond", "list").returncode != 0:
+                self.daemon = subprocess.Popen(["lttng-sessiond", "--no-kernel"], env=self.env,
+                                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            name = f"fragscope-bench-{os.getpid()}"
+            for attempt in range(50):
+                made = self.call("--no-sessiond", "create", name, f"--output={self.folder / 'lttng'}")
+                if made.returncode == 0:
+                    break
+                time.sleep(0.1)
+            else:
+                self.problem = "no LTTng session: " + (made.stderr or made.stdout).strip().splitlines()[-1]
+                return self
+            self.session = name
+            for arguments in (["enable-event", "-u", "-s", name, "fragscope_bench:call"], ["start", name]):
+                done = self.call("--no-sessiond", *arguments)
+                if done.returncode != 0:
+                    self.problem = "no LTTng session: " + done.stderr.strip().splitlines()[-1]
+        except (OSError, subprocess.SubprocessError, IndexError) as error:
+            self.problem = f"no LTTng session: {error}"
+        return self
+
+    def stop(self):
+        if self.session is not None:
+            self.call("--no-sessiond", "destroy", self.session)
+        if self.daemon is not None:
+            self.daemon.send_signal(signal.SIGTERM)
+            try:
+                self.daemon.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                self.daemon.kill()
+                self.daemon.wait()
+
+
+class Bench:
+    def __init__(self, options, folder):
+        self.options = options
+        self.folder = folder
+        self.env = dict(os.environ, LD_LIBRARY_PATH=options.driver,
+                        FRAGSCOPE_SIM_SHARED=f"fragscope-bench-{os.getpid()}")
+
+    def command(self, variant, threads, batches, call):
+        note = variant if variant in ("lttng", "spdlog") else "none"
+        command = [self.options.worker, call, note, str(threads), str(batches)]
+        if variant == "spdlog":
+            command.append(str(self.folder / "spdlog.txt"))
+        if variant == "shim":
+            trace = self.folder / "bench.fst"
+            trace.unlink(missing_ok=True)
+            command = [self.options.fragscope, "run", "-o", str(trace), "--", *command]
+        return command
+
+    def once(self, variant, threads, call):
+        """One run of the worker: its measurements and None, or None and what went wrong."""
+        env = dict(self.env, LTTNG_HOME=str(self.folder)) if variant == "lttng" else self.env
+        done = subprocess.run(self.command(variant, threads, self.options.batches, call), env=env,
+                              capture_output=True, text=True, timeout=300)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        if done.returncode != 0 or not lines:
+            problem = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+            return None, problem
+        return json.loads(lines[-1]), None
+
+    def instructions_by_valgrind(self, variant, call):
+        """Where the processor does not count: two runs of different length under valgrind, and their difference."""
+        if shutil.which("valgrind") is None:
+            return None
+        counts = []
+        for batches in (2, 12):
+            command = self.command(variant, 1, batches, call)
+            worker = command.index(self.options.worker)
+            command[worker:worker] = ["valgrind", "--tool=cachegrind", "--cache-sim=no",
+                                      f"--cachegrind-out-file={self.folder / 'cachegrind'}"]
+            done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=300)
+            found = re.search(r"I\s+refs:\s+([\d,]+)", done.stderr)
+            if done.returncode != 0 or not found:
+                return None
+            counts.append(int(found.group(1).replace(",", "")))
+        return (counts[1] - counts[0]) / (10 * 1000)  # ten batches of a thousand calls
+
+
+def rows_of(bench, variants, call, problems):
+    """Measures all variants with one and with two threads; returns table rows."""
+    results = {}
+    for _ in range(bench.options.rounds):
+        for threads in (1, 2):
+            for variant in ["bare", *variants]:
+                if variant in problems:
+                    continue
+                result, problem = bench.once(variant, threads, call)
+                if result is None:
+                    problems[variant] = problem
+                else:
+                    results.setdefault((variant, threads), []).append(result)
+    if "bare" in problems:
+        return [("bare call", None, "ns", "", problems["bare"])]
+
+    def middle(variant, threads, key):
+        values = [r[key] for r in results.get((variant, threads), []) if r[key] is not None]
+        return statistics.median(values) if values else None
+
+    tsc = middle("bare", 1, "tsc_ns")
+    rows = [("this machine's rdtsc", tsc, "ns", "", ""),
+            ("this machine's clock_gettime", middle("bare", 1, "clock_ns"), "ns", "", "")]
+    for threads in (1, 2):
+        rows.append((f"bare {call} call, {threads} thread(s)", middle("bare", threads, "ns"), "ns", "",
+                     "the simulated driver's own time"))
+    base_instructions = middle("bare", 1, "instructions")
+    by_valgrind = base_instructions is None
+    if by_valgrind:
+        base_instructions = bench.instructions_by_valgrind("bare", call)
+    for variant in variants:
+        if variant in problems:
+            rows.append((WORDS[variant], None, "ns", "", problems[variant]))
+            continue
+        note = bench.notes.get(variant, "")
+        for threads in (1, 2):
+            added = middle(variant, threads, "ns") - middle("bare", threads, "ns")
+            aim = ""
+            if variant == "shim":
+                aim = f"<= {aim_one_thread(tsc):.0f}" if threads == 1 else f"<= {AIM_TWO_THREADS_NS}"
+            rows.append((f"{WORDS[variant]}: added, {threads} thread(s)", added, "ns", aim, note))
+        instructions = middle(variant, 1, "instructions")
+        if by_valgrind and variant != "lttng":  # LTTng-UST's own threads do not run under valgrind as they do outside
+            instructions = bench.instructions_by_valgrind(variant, call)
+        aim = f"<= {AIM_INSTRUCTIONS}" if variant == "shim" else ""
+        if instructions is None or base_instructions is None:
+            rows.append((f"{WORDS[variant]}: added", None, "instr", aim, "instruction counting is not available here"))
+        else:
+            rows.append((f"{WORDS[variant]}: added", instructions - base_instructions, "instr", aim,
+                         "user mode, by valgrind, all threads" if by_valgrind else "user mode, the calling thread"))
+    return rows
+
+
+def print_rows(call, options, rows):
+    width = max(len(row[0]) for row in rows)
+    print(f"bench_shim: {call}, median of {options.rounds} interleaved rounds of {options.batches} batches, "
+          f"{os.cpu_count()} processors\n")
+    print(f"{'what':<{width}}  {'measured':>14} {'':<6}  {'aim':<10}  note")
+    for what, value, unit, aim, note in rows:
+        shown = "not measured" if value is None else f"{value:.1f}"
+        print(f"{what:<{width}}  {shown:>14} {unit if value is not None else '':<6}  {aim:<10}  {note}")
+    print()
+    for what, value, unit, aim, note in rows:
+        print(json.dumps({"bench": "bench_shim", "call": call, "what": what, "value": value, "unit": unit, "aim": aim,
+                          "note": note}))
+    print(flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--worker", required=True)
+    parser.add_argument("--fragscope", required=True)
+    parser.add_argument("--driver", required=True, help="folder of the simulated libcuda.so.1")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--batches", type=int, default=40)
+    parser.add_argument("--calls", default="info,alloc", help="info: cuMemGetInfo; alloc: cuMemAlloc and cuMemFree")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="fragscope-bench-") as scratch:
+        folder = pathlib.Path(scratch)
+        bench = Bench(options, folder)
+        lttng = Lttng(folder).start()
+        bench.notes = {"lttng": lttng.problem + "; built in, recorded nowhere" if lttng.problem
+                       else "recorded by a live session"}
+        try:
+            for call in options.calls.split(","):
+                print_rows(call, options, rows_of(bench, ["shim", "lttng", "spdlog"], call, {}))
+        finally:
+            lttng.stop()
+
+
+main()
