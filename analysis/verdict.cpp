@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 
 namespace fragscope::analysis {
 namespace {
@@ -158,21 +157,37 @@ Verdict capacity(const Situation& s, const std::vector<Counterfactual>& rows) {
                         in_words(s.request.needed), in_words(s.capacity.interval())));
         return out;
     }
-    std::string words = free_and_needed(s) + ".";
+    // Who holds the device, the largest share first.
+    struct Holder {
+        std::uint64_t bytes;
+        std::string words;
+    };
+    const auto size = [](const Quantity& q) { return q.high().value_or(q.low().value_or(0)); };
+    std::vector<Holder> holders = {
+        {size(s.attributed), fmt::format("this process itself holds {}", in_words(s.attributed.interval()))}};
+    if (!s.other_processes.empty()) {
+        holders.push_back({size(s.others), fmt::format("other processes of this trace hold {} ({})",
+                                                       in_words(s.others.interval()), others_in_words(s))});
+    }
+    if (s.unattributed.known() && size(s.unattributed) != 0) {
+        holders.push_back({size(s.unattributed),
+                           fmt::format("{} are held by no record of this process (other processes, contexts, modules)",
+                                       in_words(s.unattributed.interval()))});
+    }
+    std::stable_sort(holders.begin(), holders.end(), [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
+    std::string words = free_and_needed(s) + ": ";
+    for (std::size_t i = 0; i < holders.size(); ++i) words += (i == 0 ? "" : ", ") + holders[i].words;
+    words += ".";
     if (fits(rows, "without_other_processes")) {
-        words += fmt::format(" Another process holds the rest: without other processes of this trace ({}) it would have "
-                             "fitted.",
-                             others_in_words(s));
+        words += " Without the other processes it would have fitted.";
         out.add_removed("without_other_processes");
     } else if (fits(rows, "without_unattributed")) {
-        words += fmt::format(" {} are held by no record of this process: other processes, contexts, modules. Which share "
-                             "is whose is not known without tracing them.",
-                             in_words(s.unattributed.interval()));
+        words += size(s.unattributed) > size(s.attributed)
+                     ? " Whose share is which is not known without tracing the other users of the device."
+                     : " Nothing that this process has freed already, or wastes, would have been enough.";
         out.add_removed("without_unattributed");
     } else {
-        words += fmt::format(" This process itself holds {}", in_words(s.attributed.interval()));
-        if (!s.other_processes.empty()) words += fmt::format(", other processes of this trace {}", in_words(s.others.interval()));
-        words += ", and nothing that could be given back would have been enough.";
+        words += " Nothing that this process has freed already, or wastes, would have been enough.";
         std::vector<const Counterfactual*> all;
         for (const Counterfactual& row : rows) {
             if (row.applicable && row.adds) all.push_back(&row);
