@@ -1,5 +1,5 @@
-// One intercepted call that has returned, and what a row of hooks.def can say about it. Arguments that the driver filled
-// in are read only when it succeeded; a failed call is recorded with what was asked for.
+// One intercepted call that has returned, and what a row of hooks.def can say about it. Arguments that the
+// driver filled in are read only when it succeeded; a failed call is recorded with what was asked for.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,12 @@ class Call {
   public:
     Call(HookId id, CUresult result, std::uint64_t sequence, std::uint64_t start, std::uint32_t duration,
          const void* caller)
-        : id_(id), result_(result), sequence_(sequence), start_(start), duration_(duration), caller_(caller) {}
+        : id_(id),
+          result_(result),
+          sequence_(sequence),
+          start_(start),
+          duration_(duration),
+          caller_(caller) {}
 
     // The variant whose stream 0 is the calling thread's own.
     Call& per_thread() {
@@ -32,7 +37,8 @@ class Call {
     void acquired(Kind kind, const Pointer* out, std::size_t bytes, unsigned flags = 0) {
         acquired_at(kind, succeeded() && out != nullptr ? number_of(*out) : 0, bytes, flags);
     }
-    void pitch_acquired(const CUdeviceptr* out, const std::size_t* pitch, std::size_t width, std::size_t height);
+    void pitch_acquired(const CUdeviceptr* out, const std::size_t* pitch, std::size_t width,
+                        std::size_t height);
     template <typename Pointer>
     void released(Kind kind, Pointer address) {
         released_at(kind, number_of(address));
@@ -40,12 +46,15 @@ class Call {
 
     void reserved(const CUdeviceptr* out, std::size_t bytes, std::size_t alignment, CUdeviceptr wanted);
     void range_released(Kind kind, CUdeviceptr address, std::size_t bytes);
-    void handle_created(const CUmemGenericAllocationHandle* out, std::size_t bytes, const CUmemAllocationProp* properties);
+    void handle_created(const CUmemGenericAllocationHandle* out, std::size_t bytes,
+                        const CUmemAllocationProp* properties);
     void handle_event(Kind kind, CUmemGenericAllocationHandle handle, std::uint64_t type = 0);
     void handle_retained(const CUmemGenericAllocationHandle* out, const void* address);
     void handle_imported(const CUmemGenericAllocationHandle* out, CUmemAllocationHandleType type);
-    void mapped(CUdeviceptr address, std::size_t bytes, std::size_t offset, CUmemGenericAllocationHandle handle);
-    void access_set(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* descriptors, std::size_t count);
+    void mapped(CUdeviceptr address, std::size_t bytes, std::size_t offset,
+                CUmemGenericAllocationHandle handle);
+    void access_set(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* descriptors,
+                    std::size_t count);
 
     void pool_acquired(const CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstream stream);
     void pool_released(CUdeviceptr address, CUstream stream);
@@ -80,7 +89,8 @@ class Call {
 
     void acquired_at(Kind kind, std::uint64_t address, std::size_t bytes, unsigned flags);
     void released_at(Kind kind, std::uint64_t address);
-    // Fills in `device`, the context and the flags that say what is not known; sends a first look at a new context.
+    // Fills in `device`, the context and the flags that say what is not known; sends a first look at a new
+    // context.
     Place place();
     Place place_of_stream(CUstream stream);
     std::uint64_t pool_of_device(std::uint8_t device);
@@ -88,8 +98,10 @@ class Call {
     void number_now();
     void at_device(std::uint8_t device);
     void mark_capture(CUstream stream);
-    void record(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object, std::uint64_t extra);
-    // After a record of a call that failed for want of memory: what the driver says of the device and the pools.
+    void record(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
+                std::uint64_t extra);
+    // After a record of a call that failed for want of memory: what the driver says of the device and the
+    // pools.
     void explain_failure();
 
     HookId id_;
@@ -102,7 +114,8 @@ class Call {
     const void* caller_;
 };
 
-// The shim's own question after cuMemGetInfo_v2 of the current context; sends nothing while a capture is running.
+// The shim's own question after cuMemGetInfo_v2 of the current context; sends nothing while a capture is
+// running.
 void sample_device_memory(Place place, std::uint16_t flags, HookId function);
 // What the driver says of memory after call number `sequence` failed: device, then pools, then the end mark.
 void failure_snapshot(HookId function, std::uint64_t sequence);

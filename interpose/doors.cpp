@@ -23,9 +23,9 @@ extern "C" {
                                                           void** result);
 }
 
-// The dlsym that programs see. Everything that is not called cu[A-Z]… is passed on by a jump: the real dlsym takes RTLD_NEXT
-// from its return address, which therefore has to remain the caller's own. For the rest fragscope_answer_dlsym() either
-// gives the result or asks for the jump as well.
+// The dlsym that programs see. Everything that is not called cu[A-Z]… is passed on by a jump: the real dlsym
+// takes RTLD_NEXT from its return address, which therefore has to remain the caller's own. For the rest
+// fragscope_answer_dlsym() either gives the result or asks for the jump as well.
 #if defined(__x86_64__)
 asm(R"(
     .text
@@ -138,7 +138,8 @@ dlsym:
 #endif
 
 DlsymFunction fragscope_find_dlsym() {
-    // dlvsym is left alone by everybody, and this is why. A dlsym of another preloaded tool comes before libc's.
+    // dlvsym is left alone by everybody, and this is why. A dlsym of another preloaded tool comes before
+    // libc's.
     void* found = nullptr;
     for (const char* version : {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"})
         if (found == nullptr) found = dlvsym(RTLD_NEXT, "dlsym", version);
@@ -190,8 +191,8 @@ bool answer_next(const char* name, const void* caller, void** result) {
         *result = answer(after_us, caller);
         return true;
     }
-    // Ahead of us, they would find our export even if there is no such function without us. With nothing between them
-    // and us but the vdso, which has no file, what is found behind us tells.
+    // Ahead of us, they would find our export even if there is no such function without us. With nothing
+    // between them and us but the vdso, which has no file, what is found behind us tells.
     const link_map* next = them->l_next;
     while (next != nullptr && next != us && std::strchr(next->l_name, '/') == nullptr) next = next->l_next;
     if (next != us) return false;

@@ -1,12 +1,14 @@
-// The two doors through which a program fetches driver functions by name: dlsym and cuGetProcAddress. Both ask the real
-// one first and then swap the pointer that came back, never a name (names have versions, pointers have one meaning).
+// The two doors through which a program fetches driver functions by name: dlsym and cuGetProcAddress. Both
+// ask the real one first and then swap the pointer that came back, never a name (names have versions,
+// pointers have one meaning).
 #pragma once
 
 #include "interpose/rows.h"
 
 namespace fragscope::interpose {
 
-// What a program looked up and the real resolver answered with: our wrapper of it, or `found` unchanged. Counts it.
+// What a program looked up and the real resolver answered with: our wrapper of it, or `found` unchanged.
+// Counts it.
 void* answer(void* found, const void* caller);
 
 // dlsym(RTLD_NEXT, name) as the shim itself sees it: what would be found if the shim were not there.

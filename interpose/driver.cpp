@@ -55,15 +55,24 @@ bool describe(const dl_phdr_info& info, Object& object) {
         const std::uintptr_t raw = entry->d_un.d_ptr;
         const std::uintptr_t at = raw < info.dlpi_addr ? info.dlpi_addr + raw : raw;
         switch (entry->d_tag) {
-            case DT_STRTAB: object.strings = reinterpret_cast<const char*>(at); break;
-            case DT_SYMTAB: object.symbols = reinterpret_cast<const ElfW(Sym)*>(at); break;
-            case DT_GNU_HASH: object.gnu_hash = reinterpret_cast<const std::uint32_t*>(at); break;
-            case DT_HASH: object.hash = reinterpret_cast<const std::uint32_t*>(at); break;
+            case DT_STRTAB:
+                object.strings = reinterpret_cast<const char*>(at);
+                break;
+            case DT_SYMTAB:
+                object.symbols = reinterpret_cast<const ElfW(Sym)*>(at);
+                break;
+            case DT_GNU_HASH:
+                object.gnu_hash = reinterpret_cast<const std::uint32_t*>(at);
+                break;
+            case DT_HASH:
+                object.hash = reinterpret_cast<const std::uint32_t*>(at);
+                break;
             case DT_SONAME:
                 soname = entry->d_un.d_val;
                 has_soname = true;
                 break;
-            default: break;
+            default:
+                break;
         }
     }
     if (object.strings == nullptr || object.symbols == nullptr) return false;
@@ -82,7 +91,8 @@ struct Search {
     Object object;
 };
 
-// The first loaded object with that name. A search takes the loader's own lock for its length, as unwinding does.
+// The first loaded object with that name. A search takes the loader's own lock for its length, as unwinding
+// does.
 bool find_object(const char* stem, Object& out) {
     Search search{stem, {}};
     const int found = dl_iterate_phdr(
@@ -101,13 +111,15 @@ bool exported(const Object& object, std::uint32_t index) {
     return symbol.st_shndx != SHN_UNDEF && symbol.st_value != 0 && (type == STT_FUNC || type == STT_NOTYPE);
 }
 
-// Calls `visit(index)` for the symbols that may be called `name` until it returns true (GNU hash table, or the older one).
+// Calls `visit(index)` for the symbols that may be called `name` until it returns true (GNU hash table, or
+// the older one).
 template <typename Visit>
 void visit_candidates(const Object& object, const char* name, Visit&& visit) {
     if (object.gnu_hash != nullptr) {
         std::uint32_t h = 5381;
         for (const char* c = name; *c != '\0'; ++c) h = h * 33 + static_cast<unsigned char>(*c);
-        const std::uint32_t buckets = object.gnu_hash[0], first = object.gnu_hash[1], bloom = object.gnu_hash[2];
+        const std::uint32_t buckets = object.gnu_hash[0], first = object.gnu_hash[1],
+                            bloom = object.gnu_hash[2];
         const std::uint32_t* bucket =
             object.gnu_hash + 4 + bloom * (sizeof(std::uintptr_t) / sizeof(std::uint32_t));
         if (buckets == 0) return;
@@ -127,14 +139,16 @@ void visit_candidates(const Object& object, const char* name, Visit&& visit) {
     }
     const std::uint32_t buckets = object.hash[0];
     if (buckets == 0) return;
-    for (std::uint32_t index = object.hash[2 + h % buckets]; index != 0; index = object.hash[2 + buckets + index])
+    for (std::uint32_t index = object.hash[2 + h % buckets]; index != 0;
+         index = object.hash[2 + buckets + index])
         if (visit(index)) return;
 }
 
 void* find_symbol(const Object& object, const char* name) {
     void* found = nullptr;
     visit_candidates(object, name, [&](std::uint32_t index) {
-        if (!exported(object, index) || std::strcmp(object.strings + object.symbols[index].st_name, name) != 0)
+        if (!exported(object, index) ||
+            std::strcmp(object.strings + object.symbols[index].st_name, name) != 0)
             return false;
         found = reinterpret_cast<void*>(object.base + object.symbols[index].st_value);
         return true;
@@ -159,8 +173,8 @@ struct Hook {
 };
 
 const Hook kHooks[] = {
-#define HOOK(symbol, parameters, arguments, numbered, event)     \
-    {reinterpret_cast<void*>(&::symbol),                         \
+#define HOOK(symbol, parameters, arguments, numbered, event) \
+    {reinterpret_cast<void*>(&::symbol),                     \
      [] { return reinterpret_cast<void*>(driver.symbol.load(std::memory_order_acquire)); }},
 #include "interpose/hooks.def"
 };
@@ -178,7 +192,8 @@ bool driver_found() { return driver_end.load(std::memory_order_acquire) != 0; }
 
 bool in_driver(const void* address) {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    return at < driver_end.load(std::memory_order_acquire) && at >= driver_begin.load(std::memory_order_relaxed);
+    return at < driver_end.load(std::memory_order_acquire) &&
+           at >= driver_begin.load(std::memory_order_relaxed);
 }
 
 bool find_driver() {
@@ -187,8 +202,10 @@ bool find_driver() {
     if (!find_object("libcuda.so", object)) return false;
     // Several threads may come here at once: all but those that saw another libcuda store the same values.
     std::uintptr_t none = 0;
-    if (!driver_begin.compare_exchange_strong(none, object.begin) && none != object.begin) return driver_found();
-#define HOOK(symbol, parameters, arguments, numbered, event) store(driver.symbol, find_symbol(object, #symbol));
+    if (!driver_begin.compare_exchange_strong(none, object.begin) && none != object.begin)
+        return driver_found();
+#define HOOK(symbol, parameters, arguments, numbered, event) \
+    store(driver.symbol, find_symbol(object, #symbol));
 #define ASK(name) store(driver.name, find_symbol(object, #name));
 #include "interpose/hooks.def"
     driver_end.store(object.end, std::memory_order_release);

@@ -1,5 +1,5 @@
-// The real driver: where it is loaded, and its functions. Found by reading the loaded libcuda's own symbol table, so
-// that nothing here loads a library, allocates, or disturbs the program's dlerror().
+// The real driver: where it is loaded, and its functions. Found by reading the loaded libcuda's own symbol
+// table, so that nothing here loads a library, allocates, or disturbs the program's dlerror().
 #pragma once
 
 #include <atomic>
@@ -26,14 +26,15 @@ bool in_driver(const void* address);
 bool is_driver_export(const void* address);
 // The file that the driver was loaded from, cut to `size` with its NUL. Empty if none is found.
 void driver_path(char* out, std::size_t size);
-// Shared libcudart, if one is loaded: its path; the version from the name of the file ("libcudart.so.13.0.96" is 13000),
-// 0 if it does not tell.
+// Shared libcudart, if one is loaded: its path; the version from the name of the file ("libcudart.so.13.0.96"
+// is 13000), 0 if it does not tell.
 int runtime_path(char* out, std::size_t size);
 
 // The function of hook `id`, or nullptr: asked for when `driver` has none yet.
 void* resolve(HookId id);
 
-// What the program should get for `found`, which lies in the driver: our wrapper if the row is hooked, else `found`.
+// What the program should get for `found`, which lies in the driver: our wrapper if the row is hooked, else
+// `found`.
 void* substitute(void* found);
 bool is_wrapper(const void* address);
 bool is_row(const char* name);

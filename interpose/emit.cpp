@@ -22,8 +22,8 @@ constinit std::atomic<bool> key_made{false};
 constinit std::atomic<std::uint32_t> key_phase{0};
 constinit pthread_key_t exit_key = 0;
 
-// A thread ends: its ring is for others. Other destructors may still call the driver afterwards; a ring taken then comes
-// back here, as pthread runs destructors again for keys that were set anew.
+// A thread ends: its ring is for others. Other destructors may still call the driver afterwards; a ring taken
+// then comes back here, as pthread runs destructors again for keys that were set anew.
 void give_back(void*) {
     ThreadState& thread = thread_state;
     if (thread.ring && thread.generation == generation())
@@ -32,8 +32,8 @@ void give_back(void*) {
     thread.generation = 0;
 }
 
-// One key for the process; a thread that comes while another makes it does without (its ring stays taken till the end of
-// the process).
+// One key for the process; a thread that comes while another makes it does without (its ring stays taken till
+// the end of the process).
 void watch_thread_end() {
     std::uint32_t untried = 0;
     if (key_phase.compare_exchange_strong(untried, 1) && pthread_key_create(&exit_key, give_back) == 0)
@@ -47,12 +47,14 @@ bool claim_ring(ThreadState& thread) {
         wire::RingHeader& ring = session.rings[i];
         wire::SlotState free_slot = wire::SlotState::kFree;
         if (ring.state.load(std::memory_order_relaxed) != wire::SlotState::kFree ||
-            !ring.state.compare_exchange_strong(free_slot, wire::SlotState::kClaimed, std::memory_order_acq_rel))
+            !ring.state.compare_exchange_strong(free_slot, wire::SlotState::kClaimed,
+                                                std::memory_order_acq_rel))
             continue;
         ring.process = session.process;
         ring.thread = id;
         auto* records = reinterpret_cast<wire::Record*>(
-            session.base + wire::ring_records_offset(session.rings_offset, session.ring_count, session.ring_records, i));
+            session.base +
+            wire::ring_records_offset(session.rings_offset, session.ring_count, session.ring_records, i));
         thread.ring = wire::RingWriter(&ring, records, session.ring_records);
         thread.generation = generation();
         thread.dropping = false;
@@ -62,8 +64,8 @@ bool claim_ring(ThreadState& thread) {
     return false;
 }
 
-// The thread's ring belongs to no attachment, or to the parent's: get one of this process. How often a thread that found
-// none looks again: every 64 records.
+// The thread's ring belongs to no attachment, or to the parent's: get one of this process. How often a thread
+// that found none looks again: every 64 records.
 bool take_ring(ThreadState& thread) {
     const int saved = errno;
     bool taken = false;
@@ -76,7 +78,8 @@ bool take_ring(ThreadState& thread) {
             thread.refused = 0;
             watch_thread_end();
         } else {
-            if (thread.refused++ == 0) session.slot->threads_without_ring.fetch_add(1, std::memory_order_relaxed);
+            if (thread.refused++ == 0)
+                session.slot->threads_without_ring.fetch_add(1, std::memory_order_relaxed);
             session.slot->records_without_ring.fetch_add(1, std::memory_order_relaxed);
         }
     }
@@ -119,7 +122,8 @@ void count_lost(wire::RingHeader& ring, wire::Kind kind, std::uint16_t result, s
         case wire::Kind::kPrimaryReset:
             ring.lost_releases.fetch_add(1, std::memory_order_relaxed);
             return;
-        default: break;
+        default:
+            break;
     }
     ring.lost_others.fetch_add(1, std::memory_order_relaxed);
 }
@@ -127,11 +131,12 @@ void count_lost(wire::RingHeader& ring, wire::Kind kind, std::uint16_t result, s
 std::uint64_t monotonic_ns() {
     timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
+    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u +
+           static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-// The ring is full. Waits for the collector once, at most wait_ns and only while it lives; then gives up without waiting
-// until the collector has moved again.
+// The ring is full. Waits for the collector once, at most wait_ns and only while it lives; then gives up
+// without waiting until the collector has moved again.
 wire::Record* wait_for_slot(ThreadState& thread) {
     if (thread.dropping) return nullptr;
     const int saved = errno;
@@ -152,18 +157,21 @@ wire::Record* wait_for_slot(ThreadState& thread) {
 // A slot of the thread's ring, or nullptr when there is none to be had; a loss is then counted by the caller.
 inline wire::Record* reserve(ThreadState& thread) {
     wire::Record* slot = thread.ring.reserve();
-    if (slot == nullptr) [[unlikely]] return wait_for_slot(thread);
+    if (slot == nullptr) [[unlikely]]
+        return wait_for_slot(thread);
     thread.dropping = false;
     return slot;
 }
 
 inline bool has_ring(ThreadState& thread) {
-    if (thread.generation == generation() && thread.generation != 0) [[likely]] return true;
+    if (thread.generation == generation() && thread.generation != 0) [[likely]]
+        return true;
     return take_ring(thread);
 }
 
 void send_name(std::uint16_t function) {
-    // Marked only when it is out: until then every thread sends it, so that no record can be ahead of its name.
+    // Marked only when it is out: until then every thread sends it, so that no record can be ahead of its
+    // name.
     const char* text = kHookNames[function];
     if (emit_text(wire::TextKind::kFunctionName, function, text, strlen(text)))
         name_sent[function].store(true, std::memory_order_relaxed);
@@ -173,10 +181,13 @@ void send_name(std::uint16_t function) {
 
 wire::Record* open_record(std::uint16_t function, Kind kind, std::uint16_t result, std::uint64_t bytes) {
     ThreadState& thread = thread_state;
-    if (!has_ring(thread)) [[unlikely]] return nullptr;
-    if (!name_sent[function].load(std::memory_order_relaxed)) [[unlikely]] send_name(function);
+    if (!has_ring(thread)) [[unlikely]]
+        return nullptr;
+    if (!name_sent[function].load(std::memory_order_relaxed)) [[unlikely]]
+        send_name(function);
     wire::Record* slot = reserve(thread);
-    if (slot == nullptr) [[unlikely]] count_lost(*thread.ring.header(), kind, result, bytes);
+    if (slot == nullptr) [[unlikely]]
+        count_lost(*thread.ring.header(), kind, result, bytes);
     return slot;
 }
 

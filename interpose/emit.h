@@ -1,5 +1,6 @@
-// Records into the calling thread's ring. A thread takes a ring when it has its first record to send and gives it back when
-// it ends. A full ring holds the program up once, for a bounded time; after that records are dropped and counted.
+// Records into the calling thread's ring. A thread takes a ring when it has its first record to send and
+// gives it back when it ends. A full ring holds the program up once, for a bounded time; after that records
+// are dropped and counted.
 #pragma once
 
 #include <cstdint>
@@ -18,30 +19,34 @@ namespace fragscope::interpose {
 
 using wire::Kind;
 
-// What a thread keeps. All zero at its start; initial-exec, so that reaching it is one instruction and never allocates.
+// What a thread keeps. All zero at its start; initial-exec, so that reaching it is one instruction and never
+// allocates.
 struct ThreadState {
     wire::RingWriter ring;
-    std::uint64_t refused = 0;     // records of this thread that found no ring
-    std::uint64_t context = 0;     // the context last seen current …
+    std::uint64_t refused = 0;        // records of this thread that found no ring
+    std::uint64_t context = 0;        // the context last seen current …
     std::uint32_t context_epoch = 0;  // … as of this state of the contexts
-    std::uint32_t generation = 0;  // the attachment that `ring` belongs to
+    std::uint32_t generation = 0;     // the attachment that `ring` belongs to
     std::uint8_t context_device = wire::kDeviceUnknown;
-    bool busy = false;      // inside a wrapper: what the driver or the shim calls now is not the program's doing
+    bool busy = false;  // inside a wrapper: what the driver or the shim calls now is not the program's doing
     bool dropping = false;  // the ring was full for too long and the reader has not moved since
 };
 static_assert(sizeof(ThreadState) <= 128);
 
-#define FRAGSCOPE_THREAD_LOCAL extern constinit thread_local ThreadState thread_state __attribute__((tls_model("initial-exec")))
+#define FRAGSCOPE_THREAD_LOCAL \
+    extern constinit thread_local ThreadState thread_state __attribute__((tls_model("initial-exec")))
 FRAGSCOPE_THREAD_LOCAL;
 #undef FRAGSCOPE_THREAD_LOCAL
 
 inline std::uint64_t now() {
 #if defined(__x86_64__)
-    if (use_tsc.load(std::memory_order_relaxed)) [[likely]] return __rdtsc();
+    if (use_tsc.load(std::memory_order_relaxed)) [[likely]]
+        return __rdtsc();
 #endif
     timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
+    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u +
+           static_cast<std::uint64_t>(time.tv_nsec);
 }
 
 inline std::uint32_t duration_between(std::uint64_t start, std::uint64_t end) {
@@ -62,8 +67,9 @@ inline wire::Record shim_record(Kind kind, HookId function, std::uint8_t device,
     return record;
 }
 
-// The slot for a record of which this much is known, to be filled in whole and then committed to thread_state.ring; nullptr:
-// there is none to be had, and the loss is counted. Function names go ahead of their first record.
+// The slot for a record of which this much is known, to be filled in whole and then committed to
+// thread_state.ring; nullptr: there is none to be had, and the loss is counted. Function names go ahead of
+// their first record.
 wire::Record* open_record(std::uint16_t function, Kind kind, std::uint16_t result, std::uint64_t bytes);
 // Sends one record.
 void emit(const wire::Record& record);

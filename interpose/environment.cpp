@@ -1,5 +1,5 @@
-// What a report must say of where it was made: the process, the driver and its devices. Asked once, after the program
-// itself has initialised the driver; none of the questions needs or makes a context.
+// What a report must say of where it was made: the process, the driver and its devices. Asked once, after the
+// program itself has initialised the driver; none of the questions needs or makes a context.
 #include <unistd.h>
 
 #include <cerrno>

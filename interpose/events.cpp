@@ -19,11 +19,13 @@ std::uint64_t packed(const CUmemLocation& location, unsigned handle_types) {
 
 }  // namespace
 
-void Call::record(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object, std::uint64_t extra) {
+void Call::record(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
+                  std::uint64_t extra) {
     const auto function = static_cast<std::uint16_t>(id_);
     const auto result = static_cast<std::uint16_t>(result_);
     wire::Record* slot = open_record(function, kind, result, bytes);
-    if (slot == nullptr) [[unlikely]] return;
+    if (slot == nullptr) [[unlikely]]
+        return;
     slot->sequence = sequence_;
     slot->start = start_;
     slot->duration = duration_;
@@ -56,10 +58,12 @@ void Call::at_device(std::uint8_t device) {
 }
 
 void Call::explain_failure() {
-    if (result_ == CUDA_ERROR_OUT_OF_MEMORY) [[unlikely]] failure_snapshot(id_, sequence_);
+    if (result_ == CUDA_ERROR_OUT_OF_MEMORY) [[unlikely]]
+        failure_snapshot(id_, sequence_);
 }
 
-// ------------------------------------------------------------------------------------------------------- start-up
+// -------------------------------------------------------------------------------------------------------
+// start-up
 
 void Call::initialized() {
     record(Kind::kCalled, 0, 0, 0, 0);
@@ -72,7 +76,8 @@ void Call::looked_up(void** function) {
     if (succeeded() && function != nullptr && *function != nullptr) *function = answer(*function, caller_);
 }
 
-// --------------------------------------------------------------------------------------------- linear, host memory
+// --------------------------------------------------------------------------------------------- linear, host
+// memory
 
 void Call::acquired_at(Kind kind, std::uint64_t address, std::size_t bytes, unsigned flags) {
     const Place at = place();
@@ -81,7 +86,8 @@ void Call::acquired_at(Kind kind, std::uint64_t address, std::size_t bytes, unsi
     explain_failure();
 }
 
-void Call::pitch_acquired(const CUdeviceptr* out, const std::size_t* pitch, std::size_t width, std::size_t height) {
+void Call::pitch_acquired(const CUdeviceptr* out, const std::size_t* pitch, std::size_t width,
+                          std::size_t height) {
     const Place at = place();
     const std::uint64_t address = succeeded() && out != nullptr ? *out : 0;
     const std::uint64_t granted = succeeded() && pitch != nullptr ? *pitch * height : 0;
@@ -96,7 +102,8 @@ void Call::released_at(Kind kind, std::uint64_t address) {
     record(kind, address, 0, 0, 0);
 }
 
-// ----------------------------------------------------------------------------------------- virtual memory management
+// ----------------------------------------------------------------------------------------- virtual memory
+// management
 
 void Call::reserved(const CUdeviceptr* out, std::size_t bytes, std::size_t alignment, CUdeviceptr wanted) {
     at_device(wire::kDeviceUnknown);
@@ -140,21 +147,23 @@ void Call::handle_imported(const CUmemGenericAllocationHandle* out, CUmemAllocat
     explain_failure();
 }
 
-void Call::mapped(CUdeviceptr address, std::size_t bytes, std::size_t offset, CUmemGenericAllocationHandle handle) {
+void Call::mapped(CUdeviceptr address, std::size_t bytes, std::size_t offset,
+                  CUmemGenericAllocationHandle handle) {
     at_device(wire::kDeviceUnknown);
     if (succeeded()) renew(address, bytes);
     record(Kind::kMapped, address, bytes, handle, offset);
     explain_failure();
 }
 
-void Call::access_set(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* descriptors, std::size_t count) {
+void Call::access_set(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* descriptors,
+                      std::size_t count) {
     const std::uint16_t flags = flags_;
     for (std::size_t i = 0; i < count && descriptors != nullptr; ++i) {
         flags_ = flags;
         if (i != 0) flags_ |= wire::kContinued;
         const CUmemLocation& location = descriptors[i].location;
-        const bool on_device =
-            location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id >= 0 && location.id < wire::kDeviceUnknown;
+        const bool on_device = location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id >= 0 &&
+                               location.id < wire::kDeviceUnknown;
         at_device(on_device ? static_cast<std::uint8_t>(location.id) : wire::kDeviceUnknown);
         record(Kind::kAccessSet, address, bytes, packed(location, 0), descriptors[i].flags);
     }
@@ -165,7 +174,8 @@ void Call::access_set(CUdeviceptr address, std::size_t bytes, const CUmemAccessD
     explain_failure();
 }
 
-// --------------------------------------------------------------------------------------------- stream-ordered memory
+// ---------------------------------------------------------------------------------------------
+// stream-ordered memory
 
 void Call::mark_capture(CUstream stream) {
     const bool per_thread = (flags_ & wire::kPerThreadStream) != 0;
@@ -177,10 +187,12 @@ void Call::mark_capture(CUstream stream) {
         flags_ |= wire::kCaptured;
 }
 
-// The device whose pool a stream-ordered allocation came from is the stream's, which need not be the current one.
+// The device whose pool a stream-ordered allocation came from is the stream's, which need not be the current
+// one.
 Place Call::place_of_stream(CUstream stream) {
     Place at = place();
-    if (bits(stream) <= 2 || !several_contexts()) return at;  // 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD: of the current one
+    if (bits(stream) <= 2 || !several_contexts())
+        return at;  // 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD: of the current one
     CUcontext owner = nullptr;
     const auto ask = driver.cuStreamGetCtx.load(std::memory_order_relaxed);
     const bool asked = captures_running.load(std::memory_order_relaxed) == 0 && ask != nullptr &&
@@ -279,7 +291,8 @@ void Call::pool_bound(CUdevice device, CUmemoryPool pool) {
 
 void Call::pool_bound(const CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
     // Only the pool of pinned memory on a device is the one that cuMemAllocAsync takes from.
-    if (location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+    if (location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        type != CU_MEM_ALLOCATION_TYPE_PINNED) {
         if (succeeded()) remember_pool(bits(pool));
         record(Kind::kCalled, 0, 0, 0, 0);
         return;
@@ -287,10 +300,12 @@ void Call::pool_bound(const CUmemLocation* location, CUmemAllocationType type, C
     pool_bound(location->id, pool);
 }
 
-// ------------------------------------------------------------------------------------------------------- contexts
+// -------------------------------------------------------------------------------------------------------
+// contexts
 
 void Call::context_created(const CUcontext* out, unsigned flags, CUdevice device) {
-    at_device(device >= 0 && device < wire::kDeviceUnknown ? static_cast<std::uint8_t>(device) : wire::kDeviceUnknown);
+    at_device(device >= 0 && device < wire::kDeviceUnknown ? static_cast<std::uint8_t>(device)
+                                                           : wire::kDeviceUnknown);
     const std::uint64_t context = succeeded() && out != nullptr ? bits(*out) : 0;
     record(Kind::kContextCreated, 0, flags, context, 0);
     explain_failure();
@@ -313,18 +328,21 @@ void Call::first_look() {
 }
 
 void Call::primary_retained(const CUcontext* out, CUdevice device) {
-    at_device(device >= 0 && device < wire::kDeviceUnknown ? static_cast<std::uint8_t>(device) : wire::kDeviceUnknown);
+    at_device(device >= 0 && device < wire::kDeviceUnknown ? static_cast<std::uint8_t>(device)
+                                                           : wire::kDeviceUnknown);
     record(Kind::kPrimaryRetained, 0, 0, succeeded() && out != nullptr ? bits(*out) : 0, 0);
     explain_failure();
 }
 
 void Call::primary_event(Kind kind, CUdevice device) {
-    at_device(device >= 0 && device < wire::kDeviceUnknown ? static_cast<std::uint8_t>(device) : wire::kDeviceUnknown);
+    at_device(device >= 0 && device < wire::kDeviceUnknown ? static_cast<std::uint8_t>(device)
+                                                           : wire::kDeviceUnknown);
     if (succeeded()) context_epoch.fetch_add(1);
     record(kind, 0, 0, 0, 0);
 }
 
-// ------------------------------------------------------------------------- what the driver says, and when it is done
+// ------------------------------------------------------------------------- what the driver says, and when it
+// is done
 
 void Call::device_memory(const std::size_t* free_bytes, const std::size_t* total_bytes) {
     const Place at = place();
@@ -363,10 +381,12 @@ void Call::capture_ended() {
     if (result_ == CUDA_ERROR_ILLEGAL_STATE || result_ == CUDA_ERROR_INVALID_VALUE ||
         result_ == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD || result_ == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED)
         return;
-    if (captures_running.load(std::memory_order_relaxed) > 0) captures_running.fetch_sub(1, std::memory_order_relaxed);
+    if (captures_running.load(std::memory_order_relaxed) > 0)
+        captures_running.fetch_sub(1, std::memory_order_relaxed);
 }
 
-// ------------------------------------------------------------------------------------------------ use of the memory
+// ------------------------------------------------------------------------------------------------ use of the
+// memory
 
 void Call::number_now() {
     start_ = now();

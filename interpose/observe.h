@@ -1,5 +1,5 @@
-// What every wrapper does around the real call: keep the driver's and the shim's own calls out, time and number the call,
-// and say what the trace learns.
+// What every wrapper does around the real call: keep the driver's and the shim's own calls out, time and
+// number the call, and say what the trace learns.
 #pragma once
 
 #include "interpose/call.h"
@@ -10,9 +10,11 @@ namespace fragscope::interpose {
 
 enum class When { kBefore, kAfter, kUnnumbered };
 
-// `slot` holds the real function; `call(real)` calls it with the program's arguments; `event(Call&)` tells of it.
+// `slot` holds the real function; `call(real)` calls it with the program's arguments; `event(Call&)` tells of
+// it.
 template <When when, typename Function, typename Invoke, typename Event>
-inline CUresult observe(HookId id, std::atomic<Function>& slot, const void* caller, Invoke&& invoke, Event&& event) {
+inline CUresult observe(HookId id, std::atomic<Function>& slot, const void* caller, Invoke&& invoke,
+                        Event&& event) {
     Function real = slot.load(std::memory_order_relaxed);
     if (real == nullptr) [[unlikely]] {
         real = reinterpret_cast<Function>(resolve(id));
@@ -20,10 +22,12 @@ inline CUresult observe(HookId id, std::atomic<Function>& slot, const void* call
     }
     ThreadState& thread = thread_state;
     const std::uint32_t attachment = generation();
-    if (thread.busy || attachment == kOff) [[unlikely]] return invoke(real);
+    if (thread.busy || attachment == kOff) [[unlikely]]
+        return invoke(real);
     thread.busy = true;
     // Before the first time is taken: which clock it is of, the session says.
-    if (attachment == 0) [[unlikely]] attach();
+    if (attachment == 0) [[unlikely]]
+        attach();
 
     std::uint64_t sequence = 0, start = 0;
     std::uint32_t duration = 0;

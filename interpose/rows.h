@@ -1,5 +1,6 @@
-// The rows of hooks.def as numbers and names. cuda.h with __CUDA_API_VERSION_INTERNAL declares every exported variant of
-// every function (_v2, _ptds, _ptsz, superseded ones) under its own name instead of renaming by macro.
+// The rows of hooks.def as numbers and names. cuda.h with __CUDA_API_VERSION_INTERNAL declares every exported
+// variant of every function (_v2, _ptds, _ptsz, superseded ones) under its own name instead of renaming by
+// macro.
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL
@@ -10,7 +11,8 @@
 #include <cstdint>
 
 #if CUDA_VERSION < 13000
-#error "The shim is built against the headers of CUDA 13.0 or newer; programs of older CUDA versions are served by it too."
+#error \
+    "The shim is built against the headers of CUDA 13.0 or newer; programs of older CUDA versions are served by it too."
 #endif
 
 namespace fragscope::interpose {

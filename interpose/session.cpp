@@ -26,8 +26,8 @@ namespace {
 
 enum Phase : std::uint32_t { kUntried = 0, kBusy = 1, kDone = 2 };
 
-// Wiped to zero in a forked child (MADV_WIPEONFORK), which thereby finds itself untried and unattached. A vfork child
-// shares all memory with its parent and is in this respect the parent.
+// Wiped to zero in a forked child (MADV_WIPEONFORK), which thereby finds itself untried and unattached. A
+// vfork child shares all memory with its parent and is in this respect the parent.
 struct ForkPage {
     std::atomic<std::uint32_t> generation;
     std::atomic<std::uint32_t> phase;
@@ -81,13 +81,13 @@ bool map_session() {
     const std::uint32_t slots = ours ? header->process_slots : 0;
     const std::uint32_t ring_count = ours ? header->ring_count : 0;
     const std::uint32_t records = ours ? header->ring_records : 0;
-    const bool fits = ours && slots != 0 && ring_count != 0 && records >= 2 && (records & (records - 1)) == 0 &&
-                      slots <= 1u << 16 && ring_count <= 1u << 16 && records <= 1u << 24 &&
-                      processes >= sizeof(wire::SessionHeader) && processes % alignof(wire::ProcessSlot) == 0 &&
-                      processes <= total && slots <= (total - processes) / sizeof(wire::ProcessSlot) &&
-                      rings >= processes + slots * sizeof(wire::ProcessSlot) &&
-                      rings % alignof(wire::RingHeader) == 0 && rings <= total &&
-                      wire::session_bytes(rings, ring_count, records) <= total;
+    const bool fits =
+        ours && slots != 0 && ring_count != 0 && records >= 2 && (records & (records - 1)) == 0 &&
+        slots <= 1u << 16 && ring_count <= 1u << 16 && records <= 1u << 24 &&
+        processes >= sizeof(wire::SessionHeader) && processes % alignof(wire::ProcessSlot) == 0 &&
+        processes <= total && slots <= (total - processes) / sizeof(wire::ProcessSlot) &&
+        rings >= processes + slots * sizeof(wire::ProcessSlot) && rings % alignof(wire::RingHeader) == 0 &&
+        rings <= total && wire::session_bytes(rings, ring_count, records) <= total;
     if (!fits) {
         munmap(memory, size);
         return false;
@@ -135,8 +135,8 @@ bool claim_slot() {
     // The image that this process ran before exec: nobody else can say that it is gone.
     for (std::uint32_t i = 0; i < count; ++i) {
         wire::ProcessSlot& old = slots[i];
-        if (old.state.load(std::memory_order_acquire) != wire::SlotState::kLive || old.pid != pid || start == 0 ||
-            old.start_time != start || old.pid_namespace != pid_namespace)
+        if (old.state.load(std::memory_order_acquire) != wire::SlotState::kLive || old.pid != pid ||
+            start == 0 || old.start_time != start || old.pid_namespace != pid_namespace)
             continue;
         for (std::uint32_t r = 0; r < session.ring_count; ++r)
             if (session.rings[r].process == i) {
@@ -163,7 +163,8 @@ bool claim_slot() {
 }
 
 bool attach_now(ForkPage* page) {
-    if (!map_session() || session.header->collector_state.load() != wire::CollectorState::kRunning) return false;
+    if (!map_session() || session.header->collector_state.load() != wire::CollectorState::kRunning)
+        return false;
     if (!claim_slot()) return false;
     sequence_counter.store(0, std::memory_order_relaxed);
     reset_process_state();
@@ -200,7 +201,8 @@ bool attach() {
             page->phase.store(kDone, std::memory_order_release);
             if (done) announce_process();
         } else {
-            // Another thread is at it, which takes a few system calls. Should it take longer, do without the record.
+            // Another thread is at it, which takes a few system calls. Should it take longer, do without the
+            // record.
             for (int turn = 0; turn < 400 && page->phase.load(std::memory_order_acquire) == kBusy; ++turn) {
                 const timespec nap{0, 50'000};
                 nanosleep(&nap, nullptr);
@@ -213,7 +215,8 @@ bool attach() {
 }
 
 bool collector_alive() {
-    if (session.header->collector_state.load(std::memory_order_acquire) != wire::CollectorState::kRunning) return false;
+    if (session.header->collector_state.load(std::memory_order_acquire) != wire::CollectorState::kRunning)
+        return false;
     const auto pid = static_cast<pid_t>(session.header->collector_pid);
     return pid <= 0 || kill(pid, 0) == 0 || errno == EPERM;
 }

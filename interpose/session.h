@@ -1,5 +1,5 @@
-// The process's part of the session: its slot in the collector's shared memory, and what has to be begun again after a
-// fork. Nothing is opened, mapped or asked before the program touches the driver.
+// The process's part of the session: its slot in the collector's shared memory, and what has to be begun
+// again after a fork. Nothing is opened, mapped or asked before the program touches the driver.
 #pragma once
 
 #include <atomic>
@@ -9,8 +9,8 @@
 
 namespace fragscope::interpose {
 
-// What was checked when attaching. The shared header itself may be overwritten by a damaged process at any time, so
-// sizes and offsets are taken from here only.
+// What was checked when attaching. The shared header itself may be overwritten by a damaged process at any
+// time, so sizes and offsets are taken from here only.
 struct Session {
     wire::SessionHeader* header = nullptr;
     wire::ProcessSlot* slot = nullptr;
@@ -28,8 +28,8 @@ extern constinit Session session;  // valid while attached()
 // Clock of the session: 1 if call times are read by rdtsc.
 extern constinit std::atomic<bool> use_tsc;
 
-// Number of this process's attachment, different in a child after fork; 0: not attached. It lies in a page that the
-// kernel wipes in a forked child.
+// Number of this process's attachment, different in a child after fork; 0: not attached. It lies in a page
+// that the kernel wipes in a forked child.
 extern constinit std::atomic<const std::atomic<std::uint32_t>*> generation_word;
 inline std::uint32_t generation() {
     return generation_word.load(std::memory_order_acquire)->load(std::memory_order_acquire);

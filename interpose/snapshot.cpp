@@ -1,6 +1,6 @@
-// What the driver says of memory at the moments when it matters: when a context is first seen, and after a call that
-// failed for want of memory. Only questions that change nothing, and none while a stream capture is running, which
-// some of them would break.
+// What the driver says of memory at the moments when it matters: when a context is first seen, and after a
+// call that failed for want of memory. Only questions that change nothing, and none while a stream capture is
+// running, which some of them would break.
 #include <atomic>
 
 #include "interpose/call.h"
@@ -11,7 +11,8 @@ namespace fragscope::interpose {
 
 namespace {
 
-constexpr std::uint64_t kSnapshotPauseNs = 10'000'000;  // a program that fails in a loop is not slowed by each failure
+constexpr std::uint64_t kSnapshotPauseNs =
+    10'000'000;  // a program that fails in a loop is not slowed by each failure
 
 constinit std::atomic<std::uint64_t> last_snapshot_ns{0};
 constinit std::atomic<std::uint64_t> skipped{0};
@@ -19,7 +20,8 @@ constinit std::atomic<std::uint64_t> skipped{0};
 bool ask_pool(std::uint64_t pool, CUmemPool_attribute attribute, std::uint64_t& value) {
     const auto ask = driver.cuMemPoolGetAttribute.load(std::memory_order_relaxed);
     cuuint64_t number = 0;
-    if (ask == nullptr || ask(reinterpret_cast<CUmemoryPool>(pool), attribute, &number) != CUDA_SUCCESS) return false;
+    if (ask == nullptr || ask(reinterpret_cast<CUmemoryPool>(pool), attribute, &number) != CUDA_SUCCESS)
+        return false;
     value = number;
     return true;
 }
@@ -63,7 +65,8 @@ void sample_device_memory(Place place, std::uint16_t flags, HookId function) {
 void failure_snapshot(HookId function, std::uint64_t sequence) {
     timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
-    const auto at = static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
+    const auto at =
+        static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
     std::uint64_t last = last_snapshot_ns.load();
     if (!attach() || (last != 0 && at - last < kSnapshotPauseNs) ||
         !last_snapshot_ns.compare_exchange_strong(last, at)) {

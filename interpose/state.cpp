@@ -79,7 +79,8 @@ Place here() {
     if (thread.context != context || thread.context_epoch != epoch) {
         const auto ask_device = driver.cuCtxGetDevice.load(std::memory_order_relaxed);
         CUdevice device = -1;
-        const bool known = ask_device != nullptr && ask_device(&device) == CUDA_SUCCESS && device >= 0 && device < 255;
+        const bool known =
+            ask_device != nullptr && ask_device(&device) == CUDA_SUCCESS && device >= 0 && device < 255;
         thread.context = context;
         thread.context_epoch = epoch;
         thread.context_device = known ? static_cast<std::uint8_t>(device) : wire::kDeviceUnknown;

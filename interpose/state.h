@@ -1,5 +1,5 @@
-// What the shim remembers of the process besides its rings: contexts, pools, running captures, streams with frees under
-// way. All of it bounded, lock-free, and begun anew by each attachment.
+// What the shim remembers of the process besides its rings: contexts, pools, running captures, streams with
+// frees under way. All of it bounded, lock-free, and begun anew by each attachment.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,8 @@ inline constexpr std::uint32_t kMaxDevices = 32;
 
 void reset_process_state();
 
-// ------------------------------------------------------------------------------------------------------- contexts
+// -------------------------------------------------------------------------------------------------------
+// contexts
 
 // Changes when a context ends: what threads remember of contexts holds no longer.
 extern constinit std::atomic<std::uint32_t> context_epoch;
@@ -35,7 +36,8 @@ void context_ended(std::uint64_t context);
 // More than one context was seen in this process.
 bool several_contexts();
 
-// ---------------------------------------------------------------------------------------------------------- pools
+// ----------------------------------------------------------------------------------------------------------
+// pools
 
 struct KnownPools {
     std::atomic<std::uint64_t> pool[kMaxPools];
@@ -44,17 +46,20 @@ struct KnownPools {
 };
 extern constinit KnownPools known_pools;
 void remember_pool(std::uint64_t pool);
-// Takes the pool out before it is destroyed and lets a snapshot that may be asking about it finish. Returns `pool`.
+// Takes the pool out before it is destroyed and lets a snapshot that may be asking about it finish. Returns
+// `pool`.
 CUmemoryPool forget_pool(CUmemoryPool pool);
 // The pool that cuMemAllocAsync takes from on the device; 0: not known.
 std::uint64_t current_pool(std::uint8_t device);
 void set_current_pool(std::uint8_t device, std::uint64_t pool);
 
-// ------------------------------------------------------------------------------------------------------- captures
+// -------------------------------------------------------------------------------------------------------
+// captures
 
 extern constinit std::atomic<std::int32_t> captures_running;
 
-// --------------------------------------------------------------------------------- streams with frees under way
+// --------------------------------------------------------------------------------- streams with frees under
+// way
 
 // A stream-ordered free was asked for on the stream.
 void free_pending(std::uint64_t stream);
@@ -67,7 +72,8 @@ inline std::uint64_t stream_key(CUstream stream, bool per_thread) {
     return handle != 0 ? handle : (per_thread ? 2u : 1u);  // CU_STREAM_PER_THREAD, CU_STREAM_LEGACY
 }
 
-// ---------------------------------------------------------------------------------------------------- environment
+// ----------------------------------------------------------------------------------------------------
+// environment
 
 // Who this process is: sent when it attaches.
 void announce_process();

@@ -19,7 +19,8 @@ struct Entry {
 constinit Entry entries[kEntries];
 constinit std::uint64_t epoch = 1;
 constinit std::atomic<bool> locked{false};
-constinit std::atomic<bool> stale{false};  // a renewal could not be entered: all is forgotten at the next chance
+constinit std::atomic<bool> stale{
+    false};  // a renewal could not be entered: all is forgotten at the next chance
 
 bool try_lock() { return !locked.exchange(true, std::memory_order_acquire); }
 void unlock() { locked.store(false, std::memory_order_release); }

@@ -1,5 +1,5 @@
-// Which extents the trace has been told to be written to, so that a copy that is repeated a million times is told once.
-// A bounded table that forgets: forgetting yields a record too many, never one too few.
+// Which extents the trace has been told to be written to, so that a copy that is repeated a million times is
+// told once. A bounded table that forgets: forgetting yields a record too many, never one too few.
 #pragma once
 
 #include <atomic>

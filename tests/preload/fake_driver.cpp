@@ -1,11 +1,13 @@
-// A libcuda.so.1 for testing the shim, not a model of a GPU (tests/simcuda is that): every hooked function exists and counts
-// its calls (fake_rows.cpp), a few do just enough. What it can do that a good driver does not: hand an address out again at once, fail on
-// demand, look its own functions up, take offence at questions during a stream capture.
+// A libcuda.so.1 for testing the shim, not a model of a GPU (tests/simcuda is that): every hooked function
+// exists and counts its calls (fake_rows.cpp), a few do just enough. What it can do that a good driver does
+// not: hand an address out again at once, fail on demand, look its own functions up, take offence at
+// questions during a stream capture.
 //
 // Settings, from the environment: FAKE_FAIL=<function> makes it return FAKE_RESULT (a number, default 2).
 #define __CUDA_API_VERSION_INTERNAL
-#include <cuda.h>
+#include "fake_driver.h"
 
+#include <cuda.h>
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -13,8 +15,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-
-#include "fake_driver.h"
 
 namespace {
 
@@ -31,7 +31,8 @@ CUcontext const kContexts[2] = {reinterpret_cast<CUcontext>(0xc0000), reinterpre
 
 CUresult outcome(const char* function) { return fake_outcome(function); }
 
-// Asked by the program or the shim while a capture runs: a real driver would end the capture for some of these.
+// Asked by the program or the shim while a capture runs: a real driver would end the capture for some of
+// these.
 void unsafe_in_capture() {
     if (captures.load() != 0) unsafe_calls.fetch_add(1);
 }
@@ -65,7 +66,8 @@ int fake_unsafe_calls() { return unsafe_calls.load(); }
 std::uint64_t fake_calls() { return calls.load(); }
 void fake_set_current(CUcontext context) { current = context; }
 
-// ------------------------------------------------------------------------------------- start-up, devices, contexts
+// ------------------------------------------------------------------------------------- start-up, devices,
+// contexts
 
 CUresult cuInit(unsigned) { return outcome("cuInit"); }
 CUresult cuDriverGetVersion(int* version) {
@@ -81,7 +83,8 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
     return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetName(char* name, int length, CUdevice) {
-    std::strncpy(name, "Fake device with a name longer than thirty-two bytes", static_cast<std::size_t>(length));
+    std::strncpy(name, "Fake device with a name longer than thirty-two bytes",
+                 static_cast<std::size_t>(length));
     return CUDA_SUCCESS;
 }
 CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice) {
@@ -125,7 +128,8 @@ CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams*, unsigned, CUdevi
     return result;
 }
 
-// ------------------------------------------------------------------------------------------------------- memory
+// -------------------------------------------------------------------------------------------------------
+// memory
 
 // A failure leaves rubbish in the output, as nothing forbids it to.
 CUresult cuMemAlloc_v2(CUdeviceptr* out, std::size_t bytes) {
@@ -140,7 +144,8 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     if (result == CUDA_SUCCESS) last_freed.store(address);
     return result;
 }
-CUresult cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size_t width, std::size_t height, unsigned) {
+CUresult cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size_t width, std::size_t height,
+                            unsigned) {
     const CUresult result = outcome("cuMemAllocPitch_v2");
     if (result != CUDA_SUCCESS || out == nullptr || pitch == nullptr) return result;
     *pitch = (width + 511) & ~std::size_t{511};
@@ -160,12 +165,14 @@ CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
     if (total_bytes != nullptr) *total_bytes = std::size_t{8} << 30;
     return result;
 }
-CUresult cuMemAddressReserve(CUdeviceptr* out, std::size_t bytes, std::size_t, CUdeviceptr, unsigned long long) {
+CUresult cuMemAddressReserve(CUdeviceptr* out, std::size_t bytes, std::size_t, CUdeviceptr,
+                             unsigned long long) {
     const CUresult result = outcome("cuMemAddressReserve");
     if (result == CUDA_SUCCESS && out != nullptr) *out = take_address(bytes);
     return result;
 }
-CUresult cuMemCreate(CUmemGenericAllocationHandle* out, std::size_t, const CUmemAllocationProp*, unsigned long long) {
+CUresult cuMemCreate(CUmemGenericAllocationHandle* out, std::size_t, const CUmemAllocationProp*,
+                     unsigned long long) {
     const CUresult result = outcome("cuMemCreate");
     if (result == CUDA_SUCCESS && out != nullptr) *out = next_handle.fetch_add(0x10);
     return result;
@@ -194,11 +201,13 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool, CUmemPool_attribute attribute, void
     return CUDA_SUCCESS;
 }
 
-// ------------------------------------------------------------------------------------------------------ captures
+// ------------------------------------------------------------------------------------------------------
+// captures
 
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
-    *status = captures.load() != 0 && stream == reinterpret_cast<CUstream>(0x50) ? CU_STREAM_CAPTURE_STATUS_ACTIVE
-                                                                                  : CU_STREAM_CAPTURE_STATUS_NONE;
+    *status = captures.load() != 0 && stream == reinterpret_cast<CUstream>(0x50)
+                  ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                  : CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
 }
 CUresult cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus* status) {
@@ -213,7 +222,8 @@ CUresult cuStreamEndCapture(CUstream, CUgraph*) {
     return CUDA_SUCCESS;
 }
 
-// --------------------------------------------------------------------------------------------------------- doors
+// ---------------------------------------------------------------------------------------------------------
+// doors
 
 // The driver looks itself up, as the one of WSL does.
 CUresult cuCtxSynchronize() {
@@ -243,7 +253,8 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_
     for (const char* suffix : {"_v2", ""})
         for (const Export& each : exports) {
             const std::size_t length = std::strlen(symbol);
-            const bool match = std::strncmp(each.name, symbol, length) == 0 && std::strcmp(each.name + length, suffix) == 0;
+            const bool match =
+                std::strncmp(each.name, symbol, length) == 0 && std::strcmp(each.name + length, suffix) == 0;
             if (match && *function == nullptr) *function = each.address;
         }
     if (status != nullptr)

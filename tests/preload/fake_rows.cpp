@@ -4,8 +4,6 @@
 
 #include "fake_driver.h"
 
-#define HOOK(symbol, parameters, arguments, numbered, event)            \
-    extern "C" __attribute__((weak)) CUresult CUDAAPI symbol parameters { \
-        return fake_outcome(#symbol);                                   \
-    }
+#define HOOK(symbol, parameters, arguments, numbered, event) \
+    extern "C" __attribute__((weak)) CUresult CUDAAPI symbol parameters { return fake_outcome(#symbol); }
 #include "interpose/hooks.def"

@@ -1,5 +1,6 @@
-// A program that asks the driver's resolver for every hooked function, in many versions and both kinds of stream, and says
-// what it got: "<name> <version> <flags> <result> <status> <symbol> <library>". Not linked to the driver.
+// A program that asks the driver's resolver for every hooked function, in many versions and both kinds of
+// stream, and says what it got: "<name> <version> <flags> <result> <status> <symbol> <library>". Not linked
+// to the driver.
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -33,12 +34,15 @@ int main() {
     auto resolver = reinterpret_cast<Resolver>(dlsym(driver, "cuGetProcAddress_v2"));
     // As the runtime does: the resolver comes from the resolver.
     void* again = nullptr;
-    if (resolver == nullptr || resolver("cuGetProcAddress", &again, 12000, 0, nullptr) != 0 || again == nullptr) return 1;
+    if (resolver == nullptr || resolver("cuGetProcAddress", &again, 12000, 0, nullptr) != 0 ||
+        again == nullptr)
+        return 1;
     resolver = reinterpret_cast<Resolver>(again);
     std::set<std::string> names = {"", "cuNoSuchFunction", "cuArrayCreate", "cuModuleLoadData"};
     for (const char* row : kRows) names.insert(base_name(row));
     for (const std::string& name : names)
-        for (const int version : {2000, 3020, 4000, 6050, 7000, 8000, 10010, 11000, 11020, 12000, 12030, 12050, 12080, 13000, 13030})
+        for (const int version : {2000, 3020, 4000, 6050, 7000, 8000, 10010, 11000, 11020, 12000, 12030,
+                                  12050, 12080, 13000, 13030})
             for (const std::uint64_t flags : {0, 1, 2}) {
                 void* found = nullptr;
                 int status = -1;
@@ -46,8 +50,9 @@ int main() {
                 Dl_info info{};
                 const bool known = found != nullptr && dladdr(found, &info) != 0 && info.dli_saddr == found;
                 const char* file = known ? std::strrchr(info.dli_fname, '/') : nullptr;
-                std::printf("'%s' %d %d %d %d %s %s\n", name.c_str(), version, static_cast<int>(flags), result, status,
-                            known ? info.dli_sname : "none", file != nullptr ? file + 1 : "none");
+                std::printf("'%s' %d %d %d %d %s %s\n", name.c_str(), version, static_cast<int>(flags),
+                            result, status, known ? info.dli_sname : "none",
+                            file != nullptr ? file + 1 : "none");
             }
     return 0;
 }

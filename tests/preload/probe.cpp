@@ -14,11 +14,12 @@ int main(int count, char** arguments) {
     }
     void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (driver == nullptr) return 1;
-    for (const char* name : {"cuInit", "cuMemAlloc_v2", "cuMemAllocAsync", "cuGetProcAddress", "cuGetProcAddress_v2",
-                             "cuMemSetMemPool", "cuMemCreate"})
+    for (const char* name : {"cuInit", "cuMemAlloc_v2", "cuMemAllocAsync", "cuGetProcAddress",
+                             "cuGetProcAddress_v2", "cuMemSetMemPool", "cuMemCreate"})
         for (void* handle : {driver, RTLD_DEFAULT, RTLD_NEXT}) {
             void* found = dlsym(handle, name);
-            std::printf("%s %s %s\n", handle == driver ? "handle" : "scope", name, found != nullptr ? "present" : "absent");
+            std::printf("%s %s %s\n", handle == driver ? "handle" : "scope", name,
+                        found != nullptr ? "present" : "absent");
         }
     auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
     auto alloc = reinterpret_cast<int (*)(unsigned long long*, std::size_t)>(dlsym(driver, "cuMemAlloc_v2"));

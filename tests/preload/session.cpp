@@ -62,8 +62,9 @@ Outcome run_program(const std::vector<std::string>& command, const std::vector<s
 }
 
 std::vector<std::string> with_driver(std::vector<std::string> variables) {
-    const bool given = std::any_of(variables.begin(), variables.end(),
-                                   [](const std::string& each) { return each.rfind("LD_LIBRARY_PATH=", 0) == 0; });
+    const bool given = std::any_of(variables.begin(), variables.end(), [](const std::string& each) {
+        return each.rfind("LD_LIBRARY_PATH=", 0) == 0;
+    });
     if (!given) variables.push_back("LD_LIBRARY_PATH=" + paths().driver);
     return variables;
 }
@@ -101,7 +102,8 @@ Session::Session(const Options& options) : options_(options) {
     const std::uint64_t rings_offset = processes_offset + options.process_slots * sizeof(wire::ProcessSlot);
     size_ = wire::session_bytes(rings_offset, options.ring_count, options.ring_records);
     const int file = shm_open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
-    if (file < 0 || posix_fallocate(file, 0, static_cast<off_t>(size_)) != 0) throw std::runtime_error("shared memory");
+    if (file < 0 || posix_fallocate(file, 0, static_cast<off_t>(size_)) != 0)
+        throw std::runtime_error("shared memory");
     void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     if (memory == MAP_FAILED) throw std::runtime_error("mmap");
@@ -193,7 +195,8 @@ void Session::drain() {
         }
 }
 
-Outcome Session::run(const std::vector<std::string>& command, const std::vector<std::string>& variables, bool collect) {
+Outcome Session::run(const std::vector<std::string>& command, const std::vector<std::string>& variables,
+                     bool collect) {
     std::vector<std::string> all = with_driver(variables);
     all.push_back("LD_PRELOAD=" + paths().shim);
     all.push_back(std::string(wire::kSessionVariable) + "=" + name_);

@@ -1,5 +1,5 @@
-// A collector for tests: makes a session's shared memory, starts a program under the shim, and keeps what arrives, as it
-// arrived. Single-threaded; a test decides when the rings are emptied.
+// A collector for tests: makes a session's shared memory, starts a program under the shim, and keeps what
+// arrives, as it arrived. Single-threaded; a test decides when the rings are emptied.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ struct Options {
 // What one process sent.
 struct Sent {
     std::int32_t pid = 0;
-    std::vector<wire::Record> records;                    // in the order of their numbers, without texts
-    std::map<std::uint16_t, std::string> functions;       // names by number
-    std::map<wire::TextKind, std::string> texts;          // whole ones
+    std::vector<wire::Record> records;               // in the order of their numbers, without texts
+    std::map<std::uint16_t, std::string> functions;  // names by number
+    std::map<wire::TextKind, std::string> texts;     // whole ones
     std::uint64_t launches = 0, opaque_writes = 0, lookups = 0, lookups_hooked = 0, lookups_unmatched = 0;
     std::uint64_t threads_without_ring = 0, records_without_ring = 0;
     std::uint64_t lost_acquisitions = 0, lost_releases = 0, lost_others = 0, lost_acquired_bytes = 0;
@@ -34,7 +34,7 @@ struct Sent {
 };
 
 struct Outcome {
-    int status = 0;  // of the program: exit status, or 128 + signal
+    int status = 0;      // of the program: exit status, or 128 + signal
     std::string output;  // its stdout and stderr
 };
 
@@ -52,7 +52,8 @@ class Session {
 
     // Takes everything out of the rings, and rings and slots that were given back into use again.
     void drain();
-    // Runs to its end with the shim and this session, emptying the rings all the while unless `collect` is false.
+    // Runs to its end with the shim and this session, emptying the rings all the while unless `collect` is
+    // false.
     Outcome run(const std::vector<std::string>& command, const std::vector<std::string>& variables = {},
                 bool collect = true);
     // In the order of their first appearance, after drain().

@@ -81,7 +81,8 @@ TEST_CASE("without a driver the exported functions fail and do not crash") {
     CHECK(outcome.output == "cuMemAlloc_v2 absent by default\n");
 }
 
-TEST_CASE("on the simulated driver every version of every hooked function gets a wrapper of the same function") {
+TEST_CASE(
+    "on the simulated driver every version of every hooked function gets a wrapper of the same function") {
     const std::vector<std::string> simulated = {"LD_LIBRARY_PATH=" + paths().simulated_driver};
     const Outcome plain = run_plain({paths().lookups}, simulated);
     Session session;

@@ -1,6 +1,5 @@
 // Hostile hosts and a collector in trouble: the program must not notice, and what is lost must be counted.
 #include <doctest/doctest.h>
-
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -151,7 +150,8 @@ TEST_CASE("calls before main and after its end are recorded") {
 
 TEST_CASE("a child that has nothing to do with the driver is left alone") {
     Session session;
-    const Outcome outcome = session.run({"/bin/sh", "-c", "ls /proc/self/fd | wc -l; grep -c " + session.name() + " /proc/self/maps"});
+    const Outcome outcome = session.run(
+        {"/bin/sh", "-c", "ls /proc/self/fd | wc -l; grep -c " + session.name() + " /proc/self/maps"});
     const Outcome plain = run_plain({"/bin/sh", "-c", "ls /proc/self/fd | wc -l; echo 0"});
     CHECK(outcome.output == plain.output);
     CHECK(session.sent().empty());

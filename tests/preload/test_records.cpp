@@ -108,12 +108,15 @@ TEST_CASE("the environment is told once") {
     CHECK(sent.of(Kind::kDeviceAttribute).size() > 20);
     CHECK(sent.of(Kind::kHookMissing).empty());
     CHECK(sent.texts.at(wire::TextKind::kExecutable).find("victim") != std::string::npos);
-    CHECK(sent.texts.at(wire::TextKind::kCommandLine) == paths().victim + '\0' + "linear" + '\0' + "2" + '\0');
+    CHECK(sent.texts.at(wire::TextKind::kCommandLine) ==
+          paths().victim + '\0' + "linear" + '\0' + "2" + '\0');
     CHECK(sent.texts.at(wire::TextKind::kDriverPath).find("libcuda.so.1") != std::string::npos);
-    CHECK(sent.texts.at(wire::TextKind::kDeviceName) == "Fake device with a name longer than thirty-two bytes");
+    CHECK(sent.texts.at(wire::TextKind::kDeviceName) ==
+          "Fake device with a name longer than thirty-two bytes");
     CHECK(!sent.texts.at(wire::TextKind::kShimVersion).empty());
     // All times are of the session's clock, from the very first call on.
-    for (std::size_t i = 1; i < sent.records.size(); ++i) CHECK(sent.records[i - 1].start <= sent.records[i].start);
+    for (std::size_t i = 1; i < sent.records.size(); ++i)
+        CHECK(sent.records[i - 1].start <= sent.records[i].start);
 }
 
 TEST_CASE("numbers are without gap, and an address is never taken before it was given back") {
@@ -170,14 +173,16 @@ TEST_CASE("failed calls are recorded, explained, and change nothing for the prog
 
 TEST_CASE("another error than out of memory asks the driver nothing") {
     Session session;
-    REQUIRE(session.run({paths().victim, "failing"}, {"FAKE_FAIL=cuMemAlloc_v2", "FAKE_RESULT=700"}).status == 0);
+    REQUIRE(session.run({paths().victim, "failing"}, {"FAKE_FAIL=cuMemAlloc_v2", "FAKE_RESULT=700"}).status ==
+            0);
     const Sent sent = only(session);
     CHECK(sent.of(Kind::kLinearAcquired).at(0).result == 700);
     CHECK(sent.of(Kind::kFailureSnapshotEnd).empty());
 }
 
 TEST_CASE("during a stream capture the shim asks nothing that could break it") {
-    for (const std::vector<std::string>& variables : {std::vector<std::string>{}, {"FAKE_FAIL=cuMemAlloc_v2"}}) {
+    for (const std::vector<std::string>& variables :
+         {std::vector<std::string>{}, {"FAKE_FAIL=cuMemAlloc_v2"}}) {
         Session session;
         const Outcome outcome = session.run({paths().victim, "capture"}, variables);
         CHECK(outcome.output == "unsafe 0\n");
@@ -194,7 +199,8 @@ TEST_CASE("during a stream capture the shim asks nothing that could break it") {
     }
 }
 
-// Not a test: `preload_test -tc=cost -ns` prints what a pair of calls costs. The benchmarks proper are in tests/bench.
+// Not a test: `preload_test -tc=cost -ns` prints what a pair of calls costs. The benchmarks proper are in
+// tests/bench.
 TEST_CASE("cost" * doctest::skip()) {
     for (const char* workers : {"1", "2"}) {
         Options options;
@@ -203,7 +209,7 @@ TEST_CASE("cost" * doctest::skip()) {
         const Outcome plain = run_plain({paths().victim, "timing", workers});
         const Outcome off = run_with_shim("", {paths().victim, "timing", workers});
         const Outcome on = session.run({paths().victim, "timing", workers});
-        MESSAGE(workers << " threads, ns for two calls: alone " << plain.output << "; shim without a session " << off.output
-                        << "; recorded " << on.output);
+        MESSAGE(workers << " threads, ns for two calls: alone " << plain.output << "; shim without a session "
+                        << off.output << "; recorded " << on.output);
     }
 }

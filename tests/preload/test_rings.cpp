@@ -1,6 +1,6 @@
-// The shim's ring handling inside one program, which may therefore run under the sanitizers: attaching, threads that come
-// and go, a full ring, the table of what was written. The rest of the shim is left out; what emit and session need of it
-// stands here.
+// The shim's ring handling inside one program, which may therefore run under the sanitizers: attaching,
+// threads that come and go, a full ring, the table of what was written. The rest of the shim is left out;
+// what emit and session need of it stands here.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 

@@ -1,8 +1,8 @@
-// A program under test: `victim NAME ARGS…` runs the scenario of that name. It knows nothing of the shim. Linked against
-// the driver like a program built with -lcuda. What it saw it writes to stdout, one line a fact; the test compares.
+// A program under test: `victim NAME ARGS…` runs the scenario of that name. It knows nothing of the shim.
+// Linked against the driver like a program built with -lcuda. What it saw it writes to stdout, one line a
+// fact; the test compares.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
-
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -113,7 +113,8 @@ int kinds(const Arguments&) {
 // Where each door leads. Run without the shim, every line names the driver.
 int doors(const Arguments&) {
     void* driver = open_driver();
-    for (const char* function : {"cuMemAlloc_v2", "cuMemAlloc", "cuGetProcAddress_v2", "cuMemAdvise", "cuNoSuchFunction"}) {
+    for (const char* function :
+         {"cuMemAlloc_v2", "cuMemAlloc", "cuGetProcAddress_v2", "cuMemAdvise", "cuNoSuchFunction"}) {
         std::printf("handle %s %s\n", function, home(dlsym(driver, function)).c_str());
         std::printf("again %s %s\n", function, home(dlsym(driver, function)).c_str());
         std::printf("default %s %s\n", function, home(dlsym(RTLD_DEFAULT, function)).c_str());
@@ -124,7 +125,8 @@ int doors(const Arguments&) {
     auto resolver = reinterpret_cast<Resolver>(dlsym(driver, "cuGetProcAddress_v2"));
     void* address = nullptr;
     CUdriverProcAddressQueryResult status{};
-    for (const char* function : {"cuMemAlloc", "cuInit", "cuMemAllocAsync", "cuGetProcAddress", "cuMemAdvise", "cuNone", ""}) {
+    for (const char* function :
+         {"cuMemAlloc", "cuInit", "cuMemAllocAsync", "cuGetProcAddress", "cuMemAdvise", "cuNone", ""}) {
         const CUresult result = resolver(function, &address, 12000, 0, nullptr);
         std::printf("resolver %s %d %s\n", function, result, home(address).c_str());
     }
@@ -280,9 +282,9 @@ struct Scenario {
     int (*run)(const Arguments& arguments);
 };
 const Scenario kScenarios[] = {
-    {"linear", linear},   {"kinds", kinds},     {"doors", doors},   {"reuse", reuse},     {"failing", failing},
-    {"fork", forking},    {"threads", threads}, {"closed", closed}, {"capture", capturing}, {"exec", exec_self},
-    {"nothing", nothing}, {"timing", timing},
+    {"linear", linear},     {"kinds", kinds},    {"doors", doors},     {"reuse", reuse},
+    {"failing", failing},   {"fork", forking},   {"threads", threads}, {"closed", closed},
+    {"capture", capturing}, {"exec", exec_self}, {"nothing", nothing}, {"timing", timing},
 };
 
 }  // namespace
