@@ -144,6 +144,12 @@ def rows_of(bench, variants, call, problems):
         values = [r[key] for r in results.get((variant, threads), []) if r[key] is not None]
         return statistics.median(values) if values else None
 
+    def spread(variant, threads):
+        """Half the distance between the quartiles of the rounds: what the median may well be off by."""
+        values = [r["ns"] for r in results[(variant, threads)]]
+        quartiles = statistics.quantiles(values, n=4) if len(values) > 1 else [0, 0, 0]
+        return (quartiles[2] - quartiles[0]) / 2
+
     tsc = middle("bare", 1, "tsc_ns")
     rows = [("this machine's rdtsc", tsc, "ns", "", ""),
             ("this machine's clock_gettime", middle("bare", 1, "clock_ns"), "ns", "", "")]
@@ -164,13 +170,17 @@ def rows_of(bench, variants, call, problems):
             aim = ""
             if variant == "shim":
                 aim = f"<= {aim_one_thread(tsc):.0f}" if threads == 1 else f"<= {AIM_TWO_THREADS_NS}"
-            rows.append((f"{WORDS[variant]}: added, {threads} thread(s)", added, "ns", aim, note))
+            unsure = spread("bare", threads) + spread(variant, threads)
+            rows.append((f"{WORDS[variant]}: added, {threads} thread(s)", added, "ns", aim,
+                         f"+- {unsure:.0f} ns between rounds" + (f"; {note}" if note else "")))
         instructions = middle(variant, 1, "instructions")
         if by_valgrind and variant != "lttng":  # LTTng-UST's own threads do not run under valgrind as they do outside
             instructions = bench.instructions_by_valgrind(variant, call)
         aim = f"<= {AIM_INSTRUCTIONS}" if variant == "shim" else ""
         if instructions is None or base_instructions is None:
-            rows.append((f"{WORDS[variant]}: added", None, "instr", aim, "instruction counting is not available here"))
+            why = ("the processor's counter is not available here" +
+                   (", and LTTng-UST under valgrind is not itself" if variant == "lttng" else ", and valgrind did not count"))
+            rows.append((f"{WORDS[variant]}: added", None, "instr", aim, why))
         else:
             rows.append((f"{WORDS[variant]}: added", instructions - base_instructions, "instr", aim,
                          "user mode, by valgrind, all threads" if by_valgrind else "user mode, the calling thread"))
@@ -180,7 +190,11 @@ def rows_of(bench, variants, call, problems):
 def print_rows(call, options, rows):
     width = max(len(row[0]) for row in rows)
     print(f"bench_shim: {call}, median of {options.rounds} interleaved rounds of {options.batches} batches, "
-          f"{os.cpu_count()} processors\n")
+          f"{os.cpu_count()} processors")
+    busy = os.getloadavg()[0]
+    if busy > os.cpu_count():
+        print(f"The machine is busy (load {busy:.1f}): the times below mean little; the instructions do not suffer.")
+    print()
     print(f"{'what':<{width}}  {'measured':>14} {'':<6}  {'aim':<10}  note")
     for what, value, unit, aim, note in rows:
         shown = "not measured" if value is None else f"{value:.1f}"
