@@ -41,14 +41,14 @@ void for_capacity(const Situation& s, const Verdict& verdict, std::vector<std::s
         out.push_back(fmt::format("Run this program when the other processes do not ({} held by them), or on another device.",
                                   in_words(s.others.interval())));
     }
+    out.push_back("Hold less at this moment: `fragscope report` lists what each call acquired, what was never released, and "
+                  "when the peak was. Smaller batches, earlier frees, or a device with more memory are what is left.");
     for (const std::string& removed : verdict.removed()) {
         if (removed == "without_unattributed") {
             out.push_back("See who else uses the device (nvidia-smi lists processes) and record them in the same session: "
                           "their share is then told apart from contexts and modules.");
         }
     }
-    out.push_back("Hold less at this moment: `fragscope report` lists what each call acquired, what was never released, and "
-                  "when the peak was. Smaller batches, earlier frees, or a device with more memory are what is left.");
     out.push_back("Returning caches, moving allocations together or remapping them would not have been enough here.");
 }
 

@@ -253,7 +253,7 @@ TEST_CASE("a failure alone is not fragmentation: without a snapshot it is undete
     p.linear(0, 4 * kGiB).failed();
     const auto e = explained(session);
     CHECK(e.verdict().cause() == Verdict::undetermined);
-    CHECK_FALSE(e.verdict().deciding_measurement().empty());
+    CHECK(e.verdict().deciding_measurement().find("cuMemGetInfo right after the failure") == 0);
     CHECK(audit(e, report::Quantity::device_free).evidence() == report::Quantity::unknown);
     CHECK_FALSE(audit(e, report::Quantity::device_free).has_low_bytes());
 }
@@ -321,6 +321,18 @@ TEST_CASE("gaps that sum to more than the request, none large enough: virtual-sp
     CHECK(d.external_ratio() == doctest::Approx(1.0 - 1.0 / 8.0));
     CHECK(row(e, "with_virtual_gaps_merged").outcome() == report::Counterfactual::fits);
     CHECK(row(e, "with_physical_merged").outcome() == report::Counterfactual::not_applicable);
+}
+
+TEST_CASE("gaps are not counted where records are missing") {
+    SessionBuilder session;
+    auto& p = session.process(8 * kGiB);
+    for (std::uint64_t i = 0; i < 16; ++i) p.reserve(0x1000000000 + i * kGiB, kGiB);
+    for (std::uint64_t i = 1; i < 16; i += 2) p.unreserve(0x1000000000 + i * kGiB, kGiB);
+    p.reserve(0, 2 * kGiB).failed().snapshot(7 * kGiB, 8 * kGiB).snapshot_end();
+    p.loss().set_acquisitions(1);
+    const auto e = explained(session);
+    CHECK(e.verdict().cause() == Verdict::undetermined);
+    CHECK(domain(e, "virtual").free_sum().evidence() == report::Quantity::unknown);
 }
 
 TEST_CASE("gaps that nobody ever held may be the driver's own: undetermined") {
