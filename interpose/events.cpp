@@ -73,7 +73,10 @@ void Call::initialized() {
 void Call::called() { record(Kind::kCalled, 0, 0, 0, 0); }
 
 void Call::looked_up(void** function) {
-    if (succeeded() && function != nullptr && *function != nullptr) *function = answer(*function, caller_);
+    if (succeeded() && function != nullptr && *function != nullptr)
+        *function = answer(*function, caller_);
+    else
+        found_nothing(caller_);
 }
 
 // --------------------------------------------------------------------------------------------- linear, host

@@ -200,8 +200,9 @@ struct alignas(128) ProcessSlot {
     std::atomic<std::uint64_t> opaque_writes;  // copies whose extent the shim does not work out
     std::atomic<std::uint64_t> threads_without_ring;
     std::atomic<std::uint64_t> records_without_ring;  // lost because of it
-    // cuGetProcAddress(_v2) and dlsym answers that were looked at; how many became hooks; how many lay in the driver and
-    // matched no symbol that it exports (a variant that the shim cannot know: a blind spot).
+    // Look-ups that passed the shim: every one by cuGetProcAddress(_v2), and by dlsym those that found a driver function;
+    // how many became hooks; how many lay in the driver and matched no symbol that it exports (a variant that the shim
+    // cannot know: a blind spot).
     std::atomic<std::uint64_t> lookups;
     std::atomic<std::uint64_t> lookups_hooked;
     std::atomic<std::uint64_t> lookups_unmatched;

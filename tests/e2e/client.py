@@ -6,6 +6,7 @@ say:TEXT    TEXT and a line break to stdout
 copy        stdin to stdout, all of it
 wait        until a line comes on stdin
 catch:N:C   from here on signal N prints "caught N" and ends the program with status C
+die:N       from here on signal N ends the program as it does most programs, not as Python would have it
 sleep       for ever
 closeall    every descriptor from 3 on
 closed      prints which of the descriptors 0, 1, 2 are closed
@@ -21,6 +22,11 @@ import sys
 
 DRIVER = []
 KEPT = []
+
+
+def flush():
+    if sys.stdout is not None:  # None where descriptor 1 was closed from the start
+        sys.stdout.flush()
 
 
 def driver():
@@ -43,7 +49,7 @@ def allocate():
 def child(words):
     DRIVER.clear()
     run(words)
-    sys.stdout.flush()
+    flush()
     os._exit(0)
 
 
@@ -59,7 +65,7 @@ def run(words):
             print(rest, flush=True)
         elif name == "copy":
             sys.stdout.buffer.write(sys.stdin.buffer.read())
-            sys.stdout.flush()
+            flush()
         elif name == "wait":
             sys.stdin.readline()
         elif name == "catch":
@@ -73,6 +79,8 @@ def run(words):
                 os._exit(status)
 
             signal.signal(number, caught)
+        elif name == "die":
+            signal.signal(int(rest), signal.SIG_DFL)
         elif name == "sleep":
             while True:
                 signal.pause()
@@ -91,13 +99,13 @@ def run(words):
             if name == "fork":
                 assert os.waitpid(pid, 0)[1] == 0
         elif name == "exec":
-            sys.stdout.flush()
+            flush()
             os.execv(sys.executable, [sys.executable, __file__, *rest.split(",")])
         elif name == "exit":
-            sys.stdout.flush()
+            flush()
             os._exit(int(rest))
         elif name == "kill":
-            sys.stdout.flush()
+            flush()
             os.kill(os.getpid(), int(rest))
         else:
             raise SystemExit(f"unknown word {word}")

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import pty
-import resource
 import shutil
 import signal
 import subprocess
@@ -57,7 +56,8 @@ class Place:
         return [json.loads(line) for line in self.dump("--json", *options, status=status).splitlines()]
 
     def processes(self, status=0):
-        return [json.loads(line) for line in self.dump("--env", "--json", status=status).splitlines()][1:]
+        lines = [json.loads(line) for line in self.dump("--env", "--json", status=status).splitlines()]
+        return [line for line in lines if "ended_how" in line]
 
     def allocations(self, status=0):
         return len(self.events("--function", "cuMemAlloc_v2", status=status))
@@ -94,9 +94,9 @@ def cannot_start(p):
     expect(p.run(program=["/no/such/program"]), 127, "there is no such program")
     expect(p.run(program=["/etc/passwd"]), 126, "it is not executable")
     bad = p.folder / "bad"
-    bad.write_bytes(b"\x7fELF rubbish")
+    bad.write_text("#!/no/such/interpreter\n")
     bad.chmod(0o755)
-    expect(p.run(program=[str(bad)]), 126, "cannot start")
+    expect(p.run(program=[str(bad)]), 126, "the interpreter or loader that it names is missing")
     assert not p.trace.exists(), "a trace of a program that never ran"
     usage = [([], "which program"), (["--bogus", "x"], "no option --bogus"), (["--on-full=never", "x"], "--on-full=never")]
     for words, sentence in usage:
@@ -127,19 +127,45 @@ def output_file(p):
     command = [FRAGSCOPE, "run", "--", *CLIENT, "alloc:1"]
     result = subprocess.run(command, env=p.env, cwd=p.folder, capture_output=True, timeout=TIMEOUT)
     assert list(p.folder.glob("fragscope-python*.fst")), result.stderr
-    expect(p.run("say:hi", options=["-q", "-o", str(p.folder / "quiet.fst")]), 0)
+    p.trace = p.folder / "quiet.fst"
+    result = p.run("alloc:1", options=["-q"])
+    assert (result.returncode, result.stderr) == (0, b""), result
+
+
+def in_mount_namespace(p, mount, command, **more):
+    """Runs the command after the shell command `mount`, seen by nobody else. None: not possible here."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        print("needs root and unshare: skipped")
+        return None
+    whole = ["unshare", "-m", "sh", "-c", f'{mount} || exit 77; exec "$@"', "sh", *command]
+    result = subprocess.run(whole, env=p.env, cwd=p.folder, capture_output=True, timeout=TIMEOUT, **more)
+    if result.returncode == 77:
+        print("cannot mount here: skipped")
+        return None
+    return result
 
 
 @check
 def full_disk(p):
-    limit = 150_000
-    result = p.run("churn:30000", "say:done", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
-    expect(result, 0, "events not written", "File too large")
+    """The disk is full long before the program is done: it runs on, and what was written can be read."""
+    disk = p.folder / "disk"
+    disk.mkdir()
+    p.trace = disk / "t.fst"
+    kept = p.folder / "kept.fst"
+    script = ["sh", "-c", f'"$@"; s=$?; cp {p.trace} {kept}; exit $s', "sh",
+              *p.command("churn:150000", "say:done", "exit:3")]
+    result = in_mount_namespace(p, f"mount -t tmpfs -o size=256k tmpfs {disk}", script)
+    if result is None:
+        return
+    expect(result, 3, "events not written", "No space left on device")
     assert result.stdout == b"done\n"
-    assert p.trace.stat().st_size <= limit
+    p.trace = kept
     events = p.events()
-    assert len(events) > 1000
+    assert 1000 < len(events) < 300000, len(events)
+    assert "out of space" in p.dump("--env")
     assert [e["sequence"] for e in events] == sorted(e["sequence"] for e in events)
+    head = [line for line in p.dump("--limit", "1").splitlines() if line.startswith("#")]
+    assert any("not written" in line for line in head), head
 
 
 @check
@@ -208,14 +234,9 @@ def signal_to_collector(p):
 @check
 def ctrl_c(p):
     """From a terminal: the program gets it once, the trace says what happened."""
-    for words, status in ((["catch:2:6"], 6), ([], 128 + 2)):
+    for words, status in (("catch:2:6", 6), ("die:2", 128 + 2)):
         p.trace.unlink(missing_ok=True)
-        # Python turns SIGINT into an exception; the plain client should die of it as most programs do.
-        plain = [] if words else ["catchnot"]
-        program = CLIENT if not plain else [sys.executable, "-c",
-                                            "import signal,runpy,sys; signal.signal(2, signal.SIG_DFL);"
-                                            "sys.argv=sys.argv[1:]; runpy.run_path(sys.argv[0])", CLIENT[1]]
-        command = [str(FRAGSCOPE), "run", "-o", str(p.trace), "--", *program, "alloc:2", *words, "say:ready", "sleep"]
+        command = p.command("alloc:2", words, "say:ready", "sleep")
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(p.folder)
@@ -235,10 +256,11 @@ def ctrl_c(p):
         _, ended = os.waitpid(pid, 0)
         os.close(terminal)
         assert os.waitstatus_to_exitcode(ended) == status, (ended, seen)
-        if words:
+        if status == 6:
             assert b"once" in seen and b"twice" not in seen, seen
         assert b"recorded 1 process" in seen, seen
         assert p.allocations() == 2
+        assert "interrupted by signal 2" in p.dump("--env"), p.dump("--env")
 
 
 @check
@@ -269,7 +291,8 @@ def kill_collector(p):
 
 @check
 def family(p):
-    expect(p.run("alloc:1", "fork:alloc:2", "alloc:3"), 0, "recorded 2 processes")
+    # The parent comes to the driver after the fork: CUDA does not work in children of a process that uses it.
+    expect(p.run("fork:alloc:2", "alloc:4"), 0, "recorded 2 processes")
     by_process = [sum(1 for e in p.events("--function", "cuMemAlloc_v2") if e["process"] == i) for i in (0, 1)]
     assert sorted(by_process) == [2, 4], by_process
     parent, child = sorted(p.processes(), key=lambda q: q["ended_how"] != "exit 0")
@@ -278,10 +301,10 @@ def family(p):
     expect(p.run("alloc:1", "exec:alloc:2,exit:9"), 9, "recorded 2 processes")
     assert [q["ended_how"] for q in p.processes()] == ["exec", "exit 9"]
     p.trace.unlink()
-    started = time.monotonic()
-    result = p.run("alloc:1", "orphan:alloc:2,say:child,wait,sleep", options=["--linger", "0.5"],
-                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    assert time.monotonic() - started < 30
+    # Nothing of what outlives the program may hold our end of a pipe.
+    with open(p.folder / "said", "w+b") as said:
+        result = p.run("orphan:alloc:2,sleep", "alloc:1", options=["--linger", "0.5"], stdout=subprocess.DEVNULL, stderr=said)
+    result.stderr = (p.folder / "said").read_bytes()
     expect(result, 0, "1 process still running")
     ends = sorted(q["ended_how"] for q in p.processes())
     assert ends == ["exit 0", "still running"], ends
@@ -292,24 +315,18 @@ def family(p):
 
 @check
 def many_processes(p):
-    program = ["sh", "-c", f'for i in $(seq 40); do {CLIENT[0]} {CLIENT[1]} alloc:3 & done; wait']
-    expect(p.run(program=program), 0, "recorded 40 processes", "nothing known to be lost")
-    assert p.allocations() == 120
+    program = ["sh", "-c", f'for i in $(seq 20); do {CLIENT[0]} {CLIENT[1]} alloc:3 & done; wait']
+    expect(p.run(program=program), 0, "recorded 20 processes", "nothing known to be lost")
+    assert p.allocations() == 60
 
 
 @check
 def shared_memory_too_small(p):
     """As in a container: another /dev/shm in a mount namespace of our own."""
-    if os.geteuid() != 0 or shutil.which("unshare") is None:
-        print("needs root and unshare: skipped")
-        return
     for size, status, sentence in (("20m", 0, "recording with"), ("1m", 125, "cannot reserve")):
         p.trace.unlink(missing_ok=True)
-        command = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs -o size={size} tmpfs /dev/shm || exit 77; exec "$@"',
-                   "sh", *p.command("alloc:2", "say:ran")]
-        result = subprocess.run(command, env=p.env, cwd=p.folder, capture_output=True, timeout=TIMEOUT)
-        if result.returncode == 77:
-            print("cannot mount here: skipped")
+        result = in_mount_namespace(p, f"mount -t tmpfs -o size={size} tmpfs /dev/shm", p.command("alloc:2", "say:ran"))
+        if result is None:
             return
         expect(result, status, sentence)
         assert result.stdout == (b"ran\n" if status == 0 else b"")
