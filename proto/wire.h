@@ -55,7 +55,10 @@ enum class Kind : std::uint8_t {
     kPoolBound = 23,         // cuDeviceSetMemPool, or a pool found to be a device's current one: object pool
     kPoolAcquired = 24,      // cuMemAllocAsync   address          requested         pool or 0      stream
     kPoolReleased = 25,      // cuMemFreeAsync    address          -                 -              stream
-    // Everything before it on this stream (object; 0 = the whole context in extra) is done: frees have taken effect.
+    // Everything before it on this stream is done: frees have taken effect. Object: the stream's handle, where a call that
+    // named its stream by NULL is told by what NULL meant to it: 2 (CU_STREAM_PER_THREAD, the calling thread's own) with
+    // Flag::kPerThreadStream, else 1 (CU_STREAM_LEGACY). 0: the whole context in extra. kPoolAcquired and kPoolReleased
+    // give the stream as it was passed: translate NULL in the same way before comparing.
     kSynchronized = 26,  //                       -                -                 stream or 0    context
     // Contexts.
     kContextCreated = 27,     //                  -                flags             context        -
@@ -66,7 +69,9 @@ enum class Kind : std::uint8_t {
     // What the driver said about itself. Flag::kByShim tells whether the program or the shim asked.
     kDeviceMemory = 32,  // cuMemGetInfo          free             total             context        -
     kPoolState = 33,     //                       used current     reserved current  pool           release threshold
-    kPoolHigh = 34,      //                       used high        reserved high     pool           maximum size (0: unknown)
+    kPoolHigh = 34,      //                       used high        reserved high     pool           maximum size
+    // kPoolHigh.extra: what the program asked for when it created the pool here; 0: it asked for no limit, or the pool was
+    // not created by a call that was seen (a device's own, an imported one), or it came before the attachment.
     // Environment.
     kDevice = 35,            // one per ordinal   uuid first 8     capacity          uuid last 8    number of devices
     kDeviceGranularity = 36,  //                  minimum          recommended       -              -
@@ -79,7 +84,11 @@ enum class Kind : std::uint8_t {
     // First write by a copy or memset to this extent: evidence of payload, sent once per growth, not once per copy.
     kTouched = 42,  //                            address          bytes             -              -
     kCalled = 44,  // a call that is noted and says nothing of memory (cuInit, cuDeviceGetCount)
-    kFailureSnapshotEnd = 43,  // ends the kDeviceMemory/kPool… records after a failed call; object: its sequence number
+    // Ends the kDeviceMemory/kPool… records after a failed call. Object: the sequence number of that call. Bytes: pools that
+    // were not asked about, because more were met than the shim can keep; extra: failed calls since the last such end that
+    // got no snapshot (they came too soon after another one). With Flag::kCaptured nothing was asked at all, as a stream
+    // capture was running somewhere in the process; with kNoContext the device was not.
+    kFailureSnapshotEnd = 43,
 };
 
 // Bits of Record::flags.
