@@ -130,7 +130,7 @@ std::optional<std::uint64_t> TickConverter::to_ns(std::uint64_t ticks) const {
         from = after == kept_.end() ? kept_[kept_.size() - 2] : *(after - 1);
     }
     const double share = static_cast<double>(ticks - from.ticks) / static_cast<double>(to.ticks - from.ticks);
-    return from.ns + static_cast<std::uint64_t>(share * static_cast<double>(to.ns - from.ns));
+    return from.ns + static_cast<std::uint64_t>(share * static_cast<double>(to.ns - from.ns) + 0.5);
 }
 
 }  // namespace fragscope::collector

@@ -1,9 +1,10 @@
 // From the ticks that the traced processes read to CLOCK_MONOTONIC nanoseconds.
 //
-// With an invariant time-stamp counter the shim reads only that. Here pairs of both clocks are taken over the session (one
-// a second is kept, the latest one always) and ticks are interpolated between the two pairs around them. Each pair is the
-// narrowest of several bracketed readings, so a converted time is off by half of that bracket (some tens of nanoseconds)
-// plus what the kernel's rate correction changes within one second (at most 0.5 ppm per second of adjustment in practice).
+// With an invariant time-stamp counter the shim reads only that. Here pairs of both clocks are taken over the
+// session (one a second is kept, the latest one always) and ticks are interpolated between the two pairs
+// around them. Each pair is the narrowest of several bracketed readings, so a converted time is off by half
+// of that bracket (some tens of nanoseconds) plus what the kernel's rate correction changes within one second
+// (at most 0.5 ppm per second of adjustment in practice).
 #pragma once
 
 #include <cstdint>

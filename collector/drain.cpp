@@ -1,11 +1,10 @@
 #include "collector/drain.h"
 
+#include <fmt/format.h>
 #include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
 #include <cstring>
-
-#include <fmt/format.h>
 
 #include "collector/environment.h"
 #include "collector/utf8.h"
@@ -18,9 +17,9 @@ namespace {
 constexpr std::uint64_t kLivenessNs = 2'000'000;
 constexpr std::uint32_t kThreadChecksARound = 4;
 constexpr std::uint32_t kNoProcess = UINT32_MAX;
-constexpr std::uint16_t kKnownFlags = wire::kByShim | wire::kCaptured | wire::kCaptureUnknown | wire::kContinued |
-                                      wire::kUnknownDevice | wire::kNoContext | wire::kPerThreadStream |
-                                      wire::kSnapshot;
+constexpr std::uint16_t kKnownFlags = wire::kByShim | wire::kCaptured | wire::kCaptureUnknown |
+                                      wire::kContinued | wire::kUnknownDevice | wire::kNoContext |
+                                      wire::kPerThreadStream | wire::kSnapshot;
 
 bool is_plausible(const wire::Record& record) {
     if (record.kind == wire::Kind::kNone || record.kind > wire::Kind::kCalled) return false;
@@ -42,14 +41,15 @@ Drain::Drain(RingHost& host, TraceWriter& writer, ClockPair session_start)
     rings_.reserve(kRings);
     for (std::uint32_t i = 0; i < kRings; ++i) {
         host_.ring(i).process = kNoProcess;
-        rings_.push_back({wire::RingReader(&host_.ring(i), host_.records(i), host_.ring_records()), {}, 0, false, 0, {}});
+        rings_.push_back(
+            {wire::RingReader(&host_.ring(i), host_.records(i), host_.ring_records()), {}, 0, false, 0, {}});
     }
     last_flush_ns_ = session_start.ns;
 }
 
 std::uint32_t Drain::processes_attached() const {
-    return static_cast<std::uint32_t>(
-        std::count_if(processes_.begin(), processes_.end(), [](const Process& p) { return p.liveness != nullptr; }));
+    return static_cast<std::uint32_t>(std::count_if(processes_.begin(), processes_.end(),
+                                                    [](const Process& p) { return p.liveness != nullptr; }));
 }
 
 std::uint64_t Drain::records_lost() const {
@@ -178,8 +178,11 @@ void Drain::take(const wire::Record& record, Ring& ring, Process& process, std::
         wire::TextRecord part;
         std::memcpy(&part, &record, sizeof part);
         switch (ring.text.take(part)) {
-            case TextAssembly::Took::kPart: break;
-            case TextAssembly::Took::kRefused: ++process.records_refused; return;
+            case TextAssembly::Took::kPart:
+                break;
+            case TextAssembly::Took::kRefused:
+                ++process.records_refused;
+                return;
             case TextAssembly::Took::kWhole: {
                 const Text& text = ring.text.text();
                 if (text.kind == wire::TextKind::kFunctionName) {
@@ -228,8 +231,8 @@ void Drain::free_ring(std::uint32_t index) {
     shared.state.store(wire::SlotState::kFree, std::memory_order_release);
 }
 
-// Threads that ended without giving their ring back. Their last records came before they were gone, so what was drained
-// after that was all. A few rings a round: it costs a system call each.
+// Threads that ended without giving their ring back. Their last records came before they were gone, so what
+// was drained after that was all. A few rings a round: it costs a system call each.
 void Drain::free_dead_threads() {
     for (std::uint32_t i = 0; i < kThreadChecksARound; ++i) {
         const std::uint32_t index = next_thread_check_;
@@ -244,7 +247,8 @@ void Drain::free_dead_threads() {
 }
 
 void Drain::release(std::uint32_t index, std::uint64_t now_ns, bool all) {
-    processes_[index].merge->release(now_ns, all, [&](const SequenceMerge::Held& held) { emit(index, held); });
+    processes_[index].merge->release(now_ns, all,
+                                     [&](const SequenceMerge::Held& held) { emit(index, held); });
 }
 
 void Drain::emit(std::uint32_t index, const SequenceMerge::Held& held) {
@@ -337,7 +341,8 @@ void Drain::finish_process(std::uint32_t index, const std::string& how) {
     release(index, last_flush_ns_, true);
     const wire::SlotState state = host_.process_slot(process.slot).state.load(std::memory_order_acquire);
     if (process.info.ended_how().empty())
-        process.info.set_ended_how(how == "unknown" && state == wire::SlotState::kReleased ? "detached" : how);
+        process.info.set_ended_how(how == "unknown" && state == wire::SlotState::kReleased ? "detached"
+                                                                                           : how);
     process.info.set_ended_ns(monotonic_ns());
     process.info_changed = true;
     write_state(process);
@@ -350,8 +355,8 @@ void Drain::finish_process(std::uint32_t index, const std::string& how) {
 
     wire::ProcessSlot& slot = host_.process_slot(process.slot);
     for (std::atomic<std::uint64_t>* counter :
-         {&slot.launches, &slot.opaque_writes, &slot.threads_without_ring, &slot.records_without_ring, &slot.lookups,
-          &slot.lookups_hooked, &slot.lookups_unmatched})
+         {&slot.launches, &slot.opaque_writes, &slot.threads_without_ring, &slot.records_without_ring,
+          &slot.lookups, &slot.lookups_hooked, &slot.lookups_unmatched})
         counter->store(0, std::memory_order_relaxed);
     slot.pid = 0;
     slot.start_time = 0;

@@ -1,6 +1,7 @@
-// Takes the records of all attached processes out of the shared memory and gives them to the writer: who is there, what
-// each ring holds, in which order it happened, what was lost. The other ends are strangers' programs: whatever they write
-// into the region can make their own part of the trace worthless, never harm the collector.
+// Takes the records of all attached processes out of the shared memory and gives them to the writer: who is
+// there, what each ring holds, in which order it happened, what was lost. The other ends are strangers'
+// programs: whatever they write into the region can make their own part of the trace worthless, never harm
+// the collector.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,9 @@ class Drain {
 
     std::uint32_t processes_seen() const { return static_cast<std::uint32_t>(processes_.size()); }
     std::uint32_t processes_attached() const;
-    std::uint32_t processes_refused() { return host_.header().processes_refused.load(std::memory_order_relaxed); }
+    std::uint32_t processes_refused() {
+        return host_.header().processes_refused.load(std::memory_order_relaxed);
+    }
     // Records known to be lost, of all kinds, in all processes.
     std::uint64_t records_lost() const;
     std::uint64_t rings_damaged() const;
@@ -60,14 +63,14 @@ class Drain {
         std::unique_ptr<SequenceMerge> merge;
         std::unordered_map<std::uint16_t, std::string> names;
         std::uint32_t slot = 0;
-        std::uint32_t rings = 0;      // bound to it now
-        bool dead = false;            // seen before this round's rings were drained
-        bool replaced = false;        // by a program that it executed itself
+        std::uint32_t rings = 0;  // bound to it now
+        bool dead = false;        // seen before this round's rings were drained
+        bool replaced = false;    // by a program that it executed itself
         bool info_changed = true;
-        Losses freed;                 // of its rings that are free again
+        Losses freed;  // of its rings that are free again
         std::uint64_t rings_damaged = 0;
         std::uint64_t records_refused = 0;
-        trace::Loss loss;             // latest totals
+        trace::Loss loss;  // latest totals
     };
     struct Ring {
         wire::RingReader reader;

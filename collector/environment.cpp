@@ -31,12 +31,15 @@ bool is_environment(wire::Kind kind) {
         case Kind::kDeviceAttribute:
         case Kind::kDriver:
         case Kind::kHookMissing:
-        case Kind::kEnvironmentComplete: return true;
-        default: return false;
+        case Kind::kEnvironmentComplete:
+            return true;
+        default:
+            return false;
     }
 }
 
-void apply_environment(const wire::Record& record, const std::string& function_name, trace::Process& process) {
+void apply_environment(const wire::Record& record, const std::string& function_name,
+                       trace::Process& process) {
     using wire::Kind;
     if (record.kind == Kind::kEnvironmentComplete) {
         process.set_environment_complete(true);
@@ -72,8 +75,11 @@ void apply_environment(const wire::Record& record, const std::string& function_n
 
 void apply_text(const Text& text, trace::Process& process) {
     switch (text.kind) {
-        case wire::TextKind::kFunctionName: return;
-        case wire::TextKind::kExecutable: process.set_executable(to_utf8(text.text)); return;
+        case wire::TextKind::kFunctionName:
+            return;
+        case wire::TextKind::kExecutable:
+            process.set_executable(to_utf8(text.text));
+            return;
         case wire::TextKind::kCommandLine: {
             process.clear_command_line();
             std::size_t begin = 0;
@@ -88,9 +94,15 @@ void apply_text(const Text& text, trace::Process& process) {
             if (text.subject < wire::kDeviceUnknown)
                 device(process, static_cast<std::uint8_t>(text.subject)).set_name(to_utf8(text.text));
             return;
-        case wire::TextKind::kDriverPath: process.set_driver_path(to_utf8(text.text)); return;
-        case wire::TextKind::kShimVersion: process.set_shim_version(to_utf8(text.text)); return;
-        case wire::TextKind::kRuntimePath: process.set_runtime_path(to_utf8(text.text)); return;
+        case wire::TextKind::kDriverPath:
+            process.set_driver_path(to_utf8(text.text));
+            return;
+        case wire::TextKind::kShimVersion:
+            process.set_shim_version(to_utf8(text.text));
+            return;
+        case wire::TextKind::kRuntimePath:
+            process.set_runtime_path(to_utf8(text.text));
+            return;
     }
 }
 

@@ -1,6 +1,7 @@
 #include "collector/launch.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,8 +11,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-
-#include <fmt/format.h>
 
 #include "proto/wire.h"
 
@@ -131,7 +130,8 @@ int Launcher::start(const std::string& path, const std::vector<std::string>& arg
     if (child == 0) {
         set_back();
         ::sigprocmask(SIG_SETMASK, &before, nullptr);
-        ::execvpe(path.c_str(), argv.data(), envp.data());  // has a slash; runs a script without "#!" as shells do
+        ::execvpe(path.c_str(), argv.data(),
+                  envp.data());  // has a slash; runs a script without "#!" as shells do
         const int error = errno;
         (void)!::write(report[1], &error, sizeof error);
         ::_exit(127);

@@ -1,6 +1,7 @@
 #include "collector/liveness.h"
 
 #include <dirent.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -15,13 +16,12 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 namespace fragscope::collector {
 
 namespace {
 
-// Fields of /proc/<pid>/stat from the third on: the second one, the name, may hold anything but ends at the last ')'.
+// Fields of /proc/<pid>/stat from the third on: the second one, the name, may hold anything but ends at the
+// last ')'.
 std::vector<std::string> stat_fields(std::int64_t pid) {
     std::ifstream file(fmt::format("/proc/{}/stat", pid));
     std::string line;
@@ -46,7 +46,8 @@ std::int64_t find_in_namespace(std::int32_t pid, std::uint64_t pid_namespace) {
     std::int64_t found = 0;
     while (const dirent* entry = ::readdir(listing)) {
         const std::string name = entry->d_name;
-        if (name.empty() || name[0] < '1' || name[0] > '9' || pid_namespace_of(name) != pid_namespace) continue;
+        if (name.empty() || name[0] < '1' || name[0] > '9' || pid_namespace_of(name) != pid_namespace)
+            continue;
         std::ifstream status("/proc/" + name + "/status");
         for (std::string line; std::getline(status, line);) {
             if (line.rfind("NSpid:", 0) != 0) continue;
@@ -86,7 +87,8 @@ Liveness::Liveness(std::int32_t pid, std::uint64_t start_time, std::uint64_t pid
     }
     pidfd_ = static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid_), 0));
     last_ = pidfd_ < 0 && errno == ESRCH ? State::kDead : State::kAlive;
-    // Looked at after the number was pinned: a mismatch now means that it was another process's from the start.
+    // Looked at after the number was pinned: a mismatch now means that it was another process's from the
+    // start.
     const std::uint64_t seen = process_start_time(pid_);
     if (start_time_ != 0 && seen != 0 && seen != start_time_) last_ = State::kDead;
 }
@@ -114,7 +116,9 @@ Liveness& Liveness::operator=(Liveness&& other) noexcept {
 Liveness::State Liveness::state() {
     if (last_ != State::kAlive) return last_;
     if (pidfd_ >= 0) {
-        struct pollfd ended {pidfd_, POLLIN, 0};
+        struct pollfd ended {
+            pidfd_, POLLIN, 0
+        };
         if (::poll(&ended, 1, 0) == 1) last_ = State::kDead;
         return last_;
     }

@@ -1,5 +1,5 @@
-// Whether an attached process still runs. A process is known by number, start time and PID namespace; the number alone
-// may have been given to another one since.
+// Whether an attached process still runs. A process is known by number, start time and PID namespace; the
+// number alone may have been given to another one since.
 #pragma once
 
 #include <cstdint>

@@ -2,14 +2,13 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-
-#include <fmt/format.h>
 
 namespace fragscope::collector {
 
@@ -34,8 +33,8 @@ std::string loader_warning(int fd, const std::string& path) {
         if (!read_at(fd, &segment, sizeof segment, header.e_phoff + i * sizeof segment)) return "";
         if (segment.p_type == PT_INTERP) return "";
     }
-    return fmt::format("{} is statically linked: nothing can be preloaded into it, so nothing of it will be recorded",
-                       path);
+    return fmt::format(
+        "{} is statically linked: nothing can be preloaded into it, so nothing of it will be recorded", path);
 }
 
 std::string privilege_warning(int fd, const struct stat& status, const std::string& path) {
@@ -44,7 +43,8 @@ std::string privilege_warning(int fd, const struct stat& status, const std::stri
     const bool capabilities = ::geteuid() != 0 && ::fgetxattr(fd, "security.capability", nullptr, 0) > 0;
     if (!other_user && !other_group && !capabilities) return "";
     return fmt::format(
-        "{} runs with the rights of another user or group (setuid, setgid or file capabilities): the loader ignores "
+        "{} runs with the rights of another user or group (setuid, setgid or file capabilities): the loader "
+        "ignores "
         "preloaded libraries there, so nothing of it will be recorded",
         path);
 }
@@ -64,8 +64,9 @@ ProgramFile examine_program(const std::string& program, const std::string& searc
         }
         if (!S_ISREG(status.st_mode) || ::access(path.c_str(), X_OK) != 0) {
             result.error_status = 126;
-            result.error = S_ISDIR(status.st_mode) ? fmt::format("cannot start {}: it is a directory", path)
-                                                   : fmt::format("cannot start {}: it is not executable", path);
+            result.error = S_ISDIR(status.st_mode)
+                               ? fmt::format("cannot start {}: it is a directory", path)
+                               : fmt::format("cannot start {}: it is not executable", path);
             return false;
         }
         result.path = path;

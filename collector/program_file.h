@@ -1,5 +1,5 @@
-// What can be told of a program from its file before it is started: where it is, and whether a preloaded library will
-// reach it.
+// What can be told of a program from its file before it is started: where it is, and whether a preloaded
+// library will reach it.
 #pragma once
 
 #include <string>
@@ -7,10 +7,11 @@
 namespace fragscope::collector {
 
 struct ProgramFile {
-    std::string path;        // empty: not found or not executable, see `error`
-    int error_status = 0;    // 127: not found; 126: found and not executable
-    std::string error;       // one sentence
-    std::string warning;     // one sentence: why the recording will see nothing of this program; empty: nothing known
+    std::string path;      // empty: not found or not executable, see `error`
+    int error_status = 0;  // 127: not found; 126: found and not executable
+    std::string error;     // one sentence
+    std::string
+        warning;  // one sentence: why the recording will see nothing of this program; empty: nothing known
 };
 
 // Looks `program` up as execvp does, with `search_path` for PATH.

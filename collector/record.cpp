@@ -1,5 +1,6 @@
 #include "collector/record.h"
 
+#include <fmt/format.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -8,8 +9,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-
-#include <fmt/format.h>
 
 #include "collector/drain.h"
 #include "collector/program_file.h"
@@ -23,7 +22,8 @@ namespace {
 // Exit statuses of programs that run other programs, as env(1) and nohup(1) have them.
 constexpr int kOwnTrouble = 125;
 
-// The wait between two rounds doubles while nothing comes. It bounds what a ring must hold and what idling costs.
+// The wait between two rounds doubles while nothing comes. It bounds what a ring must hold and what idling
+// costs.
 constexpr std::uint64_t kMinWaitNs = 100'000;
 constexpr std::uint64_t kMaxWaitNs = 500'000;
 
@@ -82,9 +82,10 @@ RecordOutcome record(const RecordOptions& options, const std::function<void(cons
         return refuse(kOwnTrouble, fmt::format("cannot find the recorder {}: {}; say where it is with --shim",
                                                options.shim, std::strerror(errno)));
     if (options.shim.find_first_of(": ") != std::string::npos)
-        return refuse(kOwnTrouble, fmt::format("the recorder's path {} holds a space or colon, at which the loader would "
-                                               "cut it; copy it elsewhere and use --shim",
-                                               options.shim));
+        return refuse(kOwnTrouble,
+                      fmt::format("the recorder's path {} holds a space or colon, at which the loader would "
+                                  "cut it; copy it elsewhere and use --shim",
+                                  options.shim));
 
     remove_stale_sessions();
     Launcher launcher;  // from here on signals are ours, and a full disk does not kill us
@@ -94,7 +95,8 @@ RecordOutcome record(const RecordOptions& options, const std::function<void(cons
 
     const bool named = !options.output.empty();
     const std::string output =
-        named ? options.output : fmt::format("fragscope-{}-{}.fst", file_name(options.program.front()), ::getpid());
+        named ? options.output
+              : fmt::format("fragscope-{}-{}.fst", file_name(options.program.front()), ::getpid());
     FileSink::Opened opened = FileSink::open(output, !named                   ? Existing::kNumber
                                                      : options.replace_output ? Existing::kReplace
                                                                               : Existing::kRefuse);
@@ -108,12 +110,16 @@ RecordOutcome record(const RecordOptions& options, const std::function<void(cons
     }
     Drain drain(*session.host, writer, start);
 
-    const int error = launcher.start(program.path, options.program,
-                                     traced_environment(options.shim, session.host->name()));
+    const int error =
+        launcher.start(program.path, options.program, traced_environment(options.shim, session.host->name()));
     if (error != 0) {
         sink.discard();
-        return refuse(error == ENOENT ? 127 : 126,
-                      fmt::format("cannot start {}: {}", program.path, std::strerror(error)));
+        // The file is there, as was seen before: what is missing is what it needs to be started.
+        return refuse(126,
+                      error == ENOENT
+                          ? fmt::format("cannot start {}: the interpreter or loader that it names is missing",
+                                        program.path)
+                          : fmt::format("cannot start {}: {}", program.path, std::strerror(error)));
     }
     outcome.started = true;
 

@@ -1,4 +1,5 @@
-// A recording from beginning to end: shared memory, file, program, drain. What `fragscope run` does apart from words.
+// A recording from beginning to end: shared memory, file, program, drain. What `fragscope run` does apart
+// from words.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ struct RecordOptions {
     std::vector<std::string> program;  // with its arguments; not empty
     std::string output;                // empty: fragscope-<program>-<pid>.fst, numbered if that exists
     bool replace_output = false;
-    std::string shim;                  // path of libfragscope.so
+    std::string shim;  // path of libfragscope.so
     SessionOptions session;
     std::uint64_t linger_ns = 1'000'000'000;  // how long to go on for processes that outlive the program
 };

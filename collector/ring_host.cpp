@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -14,8 +15,6 @@
 #include <new>
 #include <random>
 
-#include <fmt/format.h>
-
 namespace fragscope::collector {
 
 namespace ipc = boost::interprocess;
@@ -24,7 +23,8 @@ namespace {
 
 constexpr char kNamePrefix[] = "fragscope-";
 constexpr std::uint64_t kProcessesOffset = 4096;
-constexpr std::uint64_t kRingsOffset = kProcessesOffset + std::uint64_t{kProcessSlots} * sizeof(wire::ProcessSlot);
+constexpr std::uint64_t kRingsOffset =
+    kProcessesOffset + std::uint64_t{kProcessSlots} * sizeof(wire::ProcessSlot);
 static_assert(kRingsOffset % alignof(wire::RingHeader) == 0);
 
 std::uint64_t bytes_for(std::uint32_t ring_records) {
@@ -38,7 +38,9 @@ std::uint32_t ring_records_for(std::uint64_t bytes) {
     return static_cast<std::uint32_t>(std::bit_floor(std::min<std::uint64_t>(per_ring, 1u << 24)));
 }
 
-std::string in_mib(std::uint64_t bytes) { return fmt::format("{:.0f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+std::string in_mib(std::uint64_t bytes) {
+    return fmt::format("{:.0f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
 
 // "/fragscope-<pid>-<random>": the number lets a later collector see whether the owner is still there.
 std::string new_name() {
@@ -75,10 +77,18 @@ RingHost::Created RingHost::create(const SessionOptions& options, const Reserve&
             if (error == 0 || host->ring_records_ <= kMinRingRecords) break;
             host->memory_.truncate(0);
         }
+        if (error == EFBIG)
+            return {
+                nullptr,
+                fmt::format("the file-size limit of this shell (ulimit -f) is below the {} of shared memory "
+                            "that a recording needs",
+                            in_mib(bytes_for(kMinRingRecords)))};
         if (error != 0)
-            return {nullptr, fmt::format("cannot reserve {} of shared memory in /dev/shm ({}); free some there, or make "
-                                         "it larger (in Docker: --shm-size)",
-                                         in_mib(bytes_for(kMinRingRecords)), std::strerror(error))};
+            return {
+                nullptr,
+                fmt::format("cannot reserve {} of shared memory in /dev/shm ({}); free some there, or make "
+                            "it larger (in Docker: --shm-size)",
+                            in_mib(bytes_for(kMinRingRecords)), std::strerror(error))};
         host->region_ = ipc::mapped_region(host->memory_, ipc::read_write, 0, bytes_for(host->ring_records_));
     } catch (const ipc::interprocess_exception& e) {
         return {nullptr, fmt::format("cannot make the shared memory for the recording: {}", e.what())};
@@ -86,8 +96,9 @@ RingHost::Created RingHost::create(const SessionOptions& options, const Reserve&
     host->lay_out(options);
     std::string problem;
     if (host->ring_records_ < wanted)
-        problem = fmt::format("/dev/shm has no room for {} of buffers: recording with {}, so bursts may be lost",
-                              in_mib(bytes_for(wanted)), in_mib(host->bytes()));
+        problem =
+            fmt::format("/dev/shm has no room for {} of buffers: recording with {}, so bursts may be lost",
+                        in_mib(bytes_for(wanted)), in_mib(host->bytes()));
     return {std::move(host), std::move(problem)};
 }
 
@@ -116,7 +127,8 @@ RingHost::~RingHost() {
 }
 
 wire::ProcessSlot& RingHost::process_slot(std::uint32_t i) {
-    return reinterpret_cast<wire::ProcessSlot*>(static_cast<char*>(region_.get_address()) + kProcessesOffset)[i];
+    return reinterpret_cast<wire::ProcessSlot*>(static_cast<char*>(region_.get_address()) +
+                                                kProcessesOffset)[i];
 }
 
 wire::RingHeader& RingHost::ring(std::uint32_t i) {
@@ -137,12 +149,13 @@ int remove_stale_sessions(const std::string& directory) {
         int pid = 0;
         if (std::sscanf(entry->d_name, "fragscope-%d-", &pid) != 1 || pid <= 0) continue;
         if (::kill(pid, 0) == 0 || errno != ESRCH) continue;
-        const int fd = ::openat(::dirfd(listing), entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        const int fd =
+            ::openat(::dirfd(listing), entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
         if (fd < 0) continue;
         struct stat status {};
         // The lock still tells of an owner whose number means nothing here: one in another PID namespace.
-        const bool stale = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == ::geteuid() &&
-                           ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+        const bool stale = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+                           status.st_uid == ::geteuid() && ::flock(fd, LOCK_EX | LOCK_NB) == 0;
         if (stale && ::unlinkat(::dirfd(listing), entry->d_name, 0) == 0) ++removed;
         ::close(fd);
     }

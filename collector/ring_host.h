@@ -1,5 +1,6 @@
-// Owns the session's shared memory: makes it, lays it out, takes it away. Its memory is reserved before anybody attaches,
-// so that no write to it can ever fail (a full /dev/shm gives SIGBUS on first touch otherwise).
+// Owns the session's shared memory: makes it, lays it out, takes it away. Its memory is reserved before
+// anybody attaches, so that no write to it can ever fail (a full /dev/shm gives SIGBUS on first touch
+// otherwise).
 #pragma once
 
 #include <boost/interprocess/mapped_region.hpp>
@@ -54,7 +55,9 @@ class RingHost {
     const wire::Record* records(std::uint32_t ring);
 
     // Whoever is attached stops recording.
-    void close() { header().collector_state.store(wire::CollectorState::kClosing, std::memory_order_release); }
+    void close() {
+        header().collector_state.store(wire::CollectorState::kClosing, std::memory_order_release);
+    }
 
   private:
     RingHost() = default;

@@ -1,9 +1,10 @@
-// Puts the records of one process's threads into the order of their sequence numbers, without knowing all of them.
+// Puts the records of one process's threads into the order of their sequence numbers, without knowing all of
+// them.
 //
-// Numbers are taken before a release's call and after all else, records come when the call is over, and a full ring loses
-// some; so a number may come late or never. Contiguous numbers leave at once. What stands behind a gap waits until it has
-// been held for kHoldNs or too many records are held, then the gap is passed over. A number that comes after that still
-// leaves, late.
+// Numbers are taken before a release's call and after all else, records come when the call is over, and a
+// full ring loses some; so a number may come late or never. Contiguous numbers leave at once. What stands
+// behind a gap waits until it has been held for kHoldNs or too many records are held, then the gap is passed
+// over. A number that comes after that still leaves, late.
 #pragma once
 
 #include <cstddef>

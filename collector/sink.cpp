@@ -1,14 +1,13 @@
 #include "collector/sink.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-
-#include <fmt/format.h>
 
 namespace fragscope::collector {
 
@@ -46,7 +45,8 @@ FileSink::Opened FileSink::open(const std::string& path, Existing existing) {
     };
     struct stat status {};
     if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-        if (S_ISDIR(status.st_mode)) return {nullptr, fmt::format("cannot write {}: it is a directory", path)};
+        if (S_ISDIR(status.st_mode))
+            return {nullptr, fmt::format("cannot write {}: it is a directory", path)};
         const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
         if (fd < 0) return failed(path);
         return {std::unique_ptr<FileSink>(new FileSink(fd, path, false, false)), ""};
@@ -63,15 +63,16 @@ FileSink::Opened FileSink::open(const std::string& path, Existing existing) {
         if (errno != EEXIST) return failed(name);
         if (existing == Existing::kRefuse) break;
     }
-    return {nullptr, fmt::format("{} exists already; choose another name with -o, or replace it with --force", path)};
+    return {nullptr,
+            fmt::format("{} exists already; choose another name with -o, or replace it with --force", path)};
 }
 
 FileSink::~FileSink() {
     if (fd_ >= 0) ::close(fd_);
 }
 
-// Makes sure that `bytes` more and the reserve after them fit. Blocks are taken beyond the end of the file, so its size
-// stays true at every moment.
+// Makes sure that `bytes` more and the reserve after them fit. Blocks are taken beyond the end of the file,
+// so its size stays true at every moment.
 bool FileSink::reserve_beyond(std::uint64_t bytes) {
     struct rlimit limit {};
     if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
@@ -104,7 +105,8 @@ bool FileSink::append(std::span<const std::byte> bytes, Room room) {
             continue;
         }
         if (n < 0 && errno == EINTR) continue;
-        problem_ = fmt::format("cannot write more to {}: {}", path_, n < 0 ? std::strerror(errno) : "no progress");
+        problem_ =
+            fmt::format("cannot write more to {}: {}", path_, n < 0 ? std::strerror(errno) : "no progress");
         if (done != 0 && regular_ && ::ftruncate(fd_, static_cast<off_t>(size_)) == 0)
             (void)::lseek(fd_, static_cast<off_t>(size_), SEEK_SET);
         return false;

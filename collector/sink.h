@@ -1,5 +1,6 @@
-// Where the trace's bytes go. A sink either takes a whole piece or leaves no trace of it, so that what is there always
-// ends at a whole piece; and it keeps some room back, so that a recording on a full disk can still say how it ended.
+// Where the trace's bytes go. A sink either takes a whole piece or leaves no trace of it, so that what is
+// there always ends at a whole piece; and it keeps some room back, so that a recording on a full disk can
+// still say how it ended.
 #pragma once
 
 #include <cstddef>
@@ -78,8 +79,8 @@ class FileSink final : public Sink {
 
     int fd_;
     std::string path_;
-    bool regular_;           // else a device or a pipe: no reserve, no going back
-    bool created_;           // by us
+    bool regular_;             // else a device or a pipe: no reserve, no going back
+    bool created_;             // by us
     bool can_reserve_ = true;  // the file system knows fallocate
     std::string problem_;
 };

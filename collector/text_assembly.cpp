@@ -7,8 +7,9 @@ TextAssembly::Took TextAssembly::take(const wire::TextRecord& part) {
     const bool fits = part.total_bytes <= wire::kMaxTextBytes && part.part_bytes <= sizeof part.text &&
                       part.text_kind >= wire::TextKind::kFunctionName &&
                       part.text_kind <= wire::TextKind::kRuntimePath;
-    const bool continues = first || (next_part_ != 0 && part.part == next_part_ && part.text_kind == text_.kind &&
-                                     part.subject == text_.subject && part.total_bytes == total_);
+    const bool continues =
+        first || (next_part_ != 0 && part.part == next_part_ && part.text_kind == text_.kind &&
+                  part.subject == text_.subject && part.total_bytes == total_);
     if (!fits || !continues) {
         next_part_ = 0;
         return Took::kRefused;

@@ -1,5 +1,5 @@
-// Puts the texts of one ring together from their parts. The parts are hostile: a text is only whole if its parts came in
-// order and fill exactly the length that the first one stated.
+// Puts the texts of one ring together from their parts. The parts are hostile: a text is only whole if its
+// parts came in order and fill exactly the length that the first one stated.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,10 @@
 #include "collector/trace_writer.h"
 
+#include <fmt/format.h>
 #include <zstd.h>
 
 #include <algorithm>
 #include <cstring>
-
-#include <fmt/format.h>
 
 namespace fragscope::collector {
 
@@ -39,7 +38,7 @@ void fill_column(Column* column, const Rows& rows, Value&& value) {
 }
 
 template <typename Column, typename Rows>
-void fill_delta_column(Column* column, const Rows& rows, std::uint64_t EventRow::* field) {
+void fill_delta_column(Column* column, const Rows& rows, std::uint64_t EventRow::*field) {
     column->Clear();
     if (std::all_of(rows.begin(), rows.end(), [&](const EventRow& row) { return row.*field == 0; })) return;
     column->Reserve(static_cast<int>(rows.size()));
@@ -159,13 +158,15 @@ void TraceWriter::fill(const Batch& batch, std::uint32_t process) {
     fill_delta_column(out.mutable_sequence(), rows, &EventRow::sequence);
     fill_delta_column(out.mutable_start_ns(), rows, &EventRow::start_ns);
     fill_column(out.mutable_duration_ns(), rows, [](const EventRow& r) { return r.duration_ns; });
-    fill_column(out.mutable_kind(), rows, [](const EventRow& r) { return static_cast<std::uint32_t>(r.kind); });
-    fill_column(out.mutable_function(), rows, [&](const EventRow& r) { return functions.find(r.function)->second; });
-    fill_column(out.mutable_thread(), rows, [&](const EventRow& r) { return threads.find(r.thread)->second; });
+    fill_column(out.mutable_kind(), rows,
+                [](const EventRow& r) { return static_cast<std::uint32_t>(r.kind); });
+    fill_column(out.mutable_function(), rows,
+                [&](const EventRow& r) { return functions.find(r.function)->second; });
+    fill_column(out.mutable_thread(), rows,
+                [&](const EventRow& r) { return threads.find(r.thread)->second; });
     fill_column(out.mutable_result(), rows, [](const EventRow& r) { return std::uint32_t{r.result}; });
-    fill_column(out.mutable_device(), rows, [](const EventRow& r) {
-        return r.device == wire::kDeviceUnknown ? 0u : r.device + 1u;
-    });
+    fill_column(out.mutable_device(), rows,
+                [](const EventRow& r) { return r.device == wire::kDeviceUnknown ? 0u : r.device + 1u; });
     fill_column(out.mutable_flags(), rows, [](const EventRow& r) { return std::uint32_t{r.flags}; });
     fill_column(out.mutable_stack(), rows, [](const EventRow& r) { return r.stack; });
     fill_delta_column(out.mutable_address(), rows, &EventRow::address);
@@ -178,7 +179,8 @@ void TraceWriter::flush(std::uint32_t process) {
     const auto found = batches_.find(process);
     if (found == batches_.end() || found->second.rows.empty()) return;
     Batch& batch = found->second;
-    // Late arrivals stand after what overtook them; inside a batch the order is restored here, across batches by readers.
+    // Late arrivals stand after what overtook them; inside a batch the order is restored here, across batches
+    // by readers.
     const auto by_sequence = [](const EventRow& a, const EventRow& b) { return a.sequence < b.sequence; };
     if (!std::is_sorted(batch.rows.begin(), batch.rows.end(), by_sequence))
         std::stable_sort(batch.rows.begin(), batch.rows.end(), by_sequence);

@@ -1,5 +1,6 @@
-// Writes a trace: messages in, chunks out to a sink. Events of each process gather in rows and leave as columns. Memory
-// is bounded by the batch limits, whatever comes in. Once the sink refuses a chunk the writer only counts.
+// Writes a trace: messages in, chunks out to a sink. Events of each process gather in rows and leave as
+// columns. Memory is bounded by the batch limits, whatever comes in. Once the sink refuses a chunk the writer
+// only counts.
 #pragma once
 
 #include <cstddef>
@@ -84,7 +85,8 @@ class TraceWriter {
     std::vector<std::byte> stored_;
 };
 
-// A failed call of the program itself; what the shim asked by itself and further records of one call do not count.
+// A failed call of the program itself; what the shim asked by itself and further records of one call do not
+// count.
 bool is_program_failure(std::uint16_t result, std::uint16_t flags);
 
 }  // namespace fragscope::collector

@@ -1,6 +1,6 @@
-// How chunks lie in a trace file: the two fixed headers, their checksums, and the limits that hold for every file. The
-// grammar, the encoding of the content and the version table: FORMAT.md. Little-endian, and only little-endian machines
-// write or read it.
+// How chunks lie in a trace file: the two fixed headers, their checksums, and the limits that hold for every
+// file. The grammar, the encoding of the content and the version table: FORMAT.md. Little-endian, and only
+// little-endian machines write or read it.
 #pragma once
 
 #include <xxhash.h>
@@ -13,13 +13,14 @@
 
 namespace fragscope::trace {
 
-static_assert(std::endian::native == std::endian::little, "the trace file's headers are written as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "the trace file's headers are written as they lie in memory");
 
 // The newest version that this program writes and reads; see the table in FORMAT.md before changing it.
 inline constexpr std::uint32_t kFormatVersion = 1;
 
-// First bytes of every trace file of any version. The bytes around the name show up transfers that change line ends or
-// strip the high bit.
+// First bytes of every trace file of any version. The bytes around the name show up transfers that change
+// line ends or strip the high bit.
 inline constexpr unsigned char kFileMagic[8] = {0x89, 'F', 'S', 'T', '\r', '\n', 0x1a, '\n'};
 inline constexpr std::uint32_t kChunkMagic = 0x4b435346;  // "FSCK" in memory order
 
@@ -41,13 +42,15 @@ struct ChunkHeader {
     std::uint16_t version;  // of the file header
     ChunkKind kind;
     std::uint32_t stored_bytes;  // that follow this header
-    std::uint32_t raw_bytes;     // of the trace::Chunk message; equal to stored_bytes: stored as it is, else zstd
-    std::uint64_t number;        // 0, 1, … in the file
-    std::uint64_t checksum;      // chunk_checksum()
+    std::uint32_t
+        raw_bytes;           // of the trace::Chunk message; equal to stored_bytes: stored as it is, else zstd
+    std::uint64_t number;    // 0, 1, … in the file
+    std::uint64_t checksum;  // chunk_checksum()
 };
 static_assert(sizeof(ChunkHeader) == 32);
 
-// Limits. A writer keeps them, a reader refuses what breaks them: they bound what a small file can make a reader hold.
+// Limits. A writer keeps them, a reader refuses what breaks them: they bound what a small file can make a
+// reader hold.
 inline constexpr std::uint32_t kMaxEventsPerBatch = 1u << 16;
 inline constexpr std::uint32_t kMaxRawEventBytes = 16u << 20;
 inline constexpr std::uint32_t kMaxRawOtherBytes = 1u << 20;
@@ -56,7 +59,9 @@ constexpr std::uint32_t max_raw_bytes(ChunkKind kind) {
     return kind == ChunkKind::kEvents ? kMaxRawEventBytes : kMaxRawOtherBytes;
 }
 // A chunk that would compress further than this is stored uncompressed.
-constexpr std::uint64_t max_raw_bytes_of_stored(std::uint64_t stored_bytes) { return 4096 + 64 * stored_bytes; }
+constexpr std::uint64_t max_raw_bytes_of_stored(std::uint64_t stored_bytes) {
+    return 4096 + 64 * stored_bytes;
+}
 constexpr std::uint64_t max_events_of_stored(std::uint64_t stored_bytes) { return 64 + 4 * stored_bytes; }
 
 inline std::uint64_t file_checksum(const FileHeader& header) {

@@ -54,10 +54,14 @@ bool passes(const Filter& filter, const Trace& trace, const Event& event) {
 
 std::vector<std::string> flag_names(std::uint16_t flags) {
     static constexpr std::pair<wire::Flag, const char*> kNames[] = {
-        {wire::kByShim, "by_recorder"},        {wire::kCaptured, "captured"},
-        {wire::kCaptureUnknown, "capture_unknown"}, {wire::kContinued, "continued"},
-        {wire::kUnknownDevice, "device_unknown"},   {wire::kNoContext, "no_context"},
-        {wire::kPerThreadStream, "per_thread_stream"}, {wire::kSnapshot, "snapshot"},
+        {wire::kByShim, "by_recorder"},
+        {wire::kCaptured, "captured"},
+        {wire::kCaptureUnknown, "capture_unknown"},
+        {wire::kContinued, "continued"},
+        {wire::kUnknownDevice, "device_unknown"},
+        {wire::kNoContext, "no_context"},
+        {wire::kPerThreadStream, "per_thread_stream"},
+        {wire::kSnapshot, "snapshot"},
         {wire::kDurationFull, "duration_at_least"},
     };
     std::vector<std::string> out;
@@ -83,16 +87,18 @@ std::string quoted(const std::string& text) {
 std::string json_event(const Trace& trace, const Event& event) {
     const trace::Process& process = trace.processes[event.process.value];
     std::string flags;
-    for (const std::string& name : flag_names(event.flags)) flags += (flags.empty() ? "" : ",") + quoted(name);
+    for (const std::string& name : flag_names(event.flags))
+        flags += (flags.empty() ? "" : ",") + quoted(name);
     return fmt::format(
         R"({{"time_ns":{},"process":{},"pid":{},"thread":{},"sequence":{},"function":{},"kind":{},"address":"{:#x}",)"
         R"("bytes":{},"object":"{:#x}","extra":"{:#x}","device":{},"result":{},"result_name":{},"duration_ns":{},)"
         R"("stack":{},"flags":[{}]}})",
-        static_cast<std::int64_t>(event.start.value - trace.session.start_ns()), event.process.value, process.pid(),
-        event.thread, event.sequence.value, quoted(trace.functions[event.function.value]),
+        static_cast<std::int64_t>(event.start.value - trace.session.start_ns()), event.process.value,
+        process.pid(), event.thread, event.sequence.value, quoted(trace.functions[event.function.value]),
         quoted(std::string(analysis::kind_name(event.kind).id)), event.address.value, event.bytes.value,
-        event.object.value, event.extra, event.device == analysis::kNoDevice ? "null" : std::to_string(event.device),
-        event.result, quoted(analysis::result_name(event.result)), event.duration_ns, event.stack, flags);
+        event.object.value, event.extra,
+        event.device == analysis::kNoDevice ? "null" : std::to_string(event.device), event.result,
+        quoted(analysis::result_name(event.result)), event.duration_ns, event.stack, flags);
 }
 
 std::string text_event(const Trace& trace, const Event& event, const Style& style) {
@@ -100,24 +106,29 @@ std::string text_event(const Trace& trace, const Event& event, const Style& styl
                                    event.process.value, event.thread, event.sequence.value,
                                    printable(trace.functions[event.function.value], style.utf8),
                                    analysis::kind_name(event.kind).words);
-    line += event.address.value != 0 ? fmt::format("  {:#14x}", event.address.value) : fmt::format("  {:>14}", "-");
-    line += event.bytes.value != 0
-                ? fmt::format("  {:>12} {:<12}", event.bytes.value, "(" + human_bytes(event.bytes.value) + ")")
-                : fmt::format("  {:>12} {:<12}", "-", "");
-    line += event.object.value != 0 ? fmt::format("  {:#14x}", event.object.value) : fmt::format("  {:>14}", "-");
-    line += event.device == analysis::kNoDevice ? fmt::format("  {:>3}", "-") : fmt::format("  {:>3}", event.device);
-    line += fmt::format("  {:<28}  {:>8}", analysis::result_name(event.result), human_duration(event.duration_ns));
+    line += event.address.value != 0 ? fmt::format("  {:#14x}", event.address.value)
+                                     : fmt::format("  {:>14}", "-");
+    line += event.bytes.value != 0 ? fmt::format("  {:>12} {:<12}", event.bytes.value,
+                                                 "(" + human_bytes(event.bytes.value) + ")")
+                                   : fmt::format("  {:>12} {:<12}", "-", "");
+    line +=
+        event.object.value != 0 ? fmt::format("  {:#14x}", event.object.value) : fmt::format("  {:>14}", "-");
+    line += event.device == analysis::kNoDevice ? fmt::format("  {:>3}", "-")
+                                                : fmt::format("  {:>3}", event.device);
+    line += fmt::format("  {:<28}  {:>8}", analysis::result_name(event.result),
+                        human_duration(event.duration_ns));
     const std::vector<std::string> flags = flag_names(event.flags);
     if (!flags.empty()) line += fmt::format("  {}", fmt::join(flags, " "));
     return line;
 }
 
 constexpr char kColumns[] =
-    "#    time (s)  prc   thread  number  function                        what                                      "
+    "#    time (s)  prc   thread  number  function                        what                               "
+    "       "
     "address         bytes                       object  dev  result                            took";
 
-// Calls `take(event)` in the order of time; inside a process the order of numbers is kept even where clocks disagree.
-// Stops when `take` returns false.
+// Calls `take(event)` in the order of time; inside a process the order of numbers is kept even where clocks
+// disagree. Stops when `take` returns false.
 template <typename Take>
 void in_order(const Trace& trace, Take&& take) {
     struct Next {
@@ -159,19 +170,23 @@ std::vector<std::string> warnings(const Trace& trace) {
     return out;
 }
 
-int print_environment(const Trace& trace, bool as_json) {
+void print_environment(const Trace& trace, bool as_json) {
     if (as_json) {
         const auto print = [](const google::protobuf::Message& message) {
             if (const std::optional<std::string> line = json_line(message)) fmt::print("{}\n", *line);
         };
         print(trace.session);
         for (const trace::Process& process : trace.processes) print(process);
-        return kDone;
+        if (!trace.file.cut_off) print(trace.end);
+        return;
     }
-    fmt::print("{}", trace.session.Utf8DebugString());
-    for (const trace::Process& process : trace.processes)
-        fmt::print("\nprocess {}\n{}", process.index(), process.Utf8DebugString());
-    return kDone;
+    // Protobuf's text form escapes what could disturb a terminal.
+    fmt::print("# session\n{}", trace.session.DebugString());
+    for (std::size_t i = 0; i < trace.processes.size(); ++i) {
+        fmt::print("\n# process {}\n{}", i, trace.processes[i].DebugString());
+        fmt::print("\n# losses of process {}\n{}", i, trace.losses[i].DebugString());
+    }
+    if (!trace.file.cut_off) fmt::print("\n# end of the session\n{}", trace.end.DebugString());
 }
 
 std::optional<std::uint64_t> parse_number(const std::string& text) {
@@ -188,10 +203,13 @@ std::optional<std::uint64_t> parse_number(const std::string& text) {
 }  // namespace
 
 int cmd_dump(int argc, char** argv) {
-    CLI::App app("Prints the events of a trace, one a line, in the order in which they happened.", "fragscope dump");
+    CLI::App app("Prints the events of a trace, one a line, in the order in which they happened.",
+                 "fragscope dump");
     app.footer(
-        "Example:\n  fragscope dump train.fst --failed\n  fragscope dump train.fst --address 0x7f2a40000000 --json\n\n"
-        "Times are seconds since the recording began. Exit status 3: printed, from a trace that is cut off or damaged.");
+        "Example:\n  fragscope dump train.fst --failed\n  fragscope dump train.fst --address 0x7f2a40000000 "
+        "--json\n\n"
+        "Times are seconds since the recording began. Exit status 3: printed, from a trace that is cut off "
+        "or damaged.");
     std::string path;
     Filter filter;
     std::string kind;
@@ -201,7 +219,8 @@ int cmd_dump(int argc, char** argv) {
     bool environment = false;
     app.add_option("TRACE", path, "the trace file")->required();
     app.add_option("--process", filter.process, "only this process, by its index in the trace");
-    app.add_option("--function", filter.function, "only functions that match this pattern, e.g. 'cuMem*Async*'");
+    app.add_option("--function", filter.function,
+                   "only functions that match this pattern, e.g. 'cuMem*Async*'");
     app.add_option("--kind", kind, "only this kind, as --json names it, e.g. mapped");
     app.add_flag("--failed", filter.failed, "only calls that failed");
     app.add_option("--from", filter.from_s, "only from this time on, seconds");
@@ -209,7 +228,7 @@ int cmd_dump(int argc, char** argv) {
     app.add_option("--address", address, "only events whose address range holds this address");
     app.add_option("--limit", limit, "at most so many events");
     app.add_flag("--json", json, "one JSON object a line");
-    app.add_flag("--env", environment, "print what is known of the session and each process instead");
+    app.add_flag("--env", environment, "print what is known of the session and its processes instead");
     if (const std::optional<int> status = parse(app, argc, argv)) return *status;
     if (!kind.empty()) {
         filter.kind = analysis::kind_from_id(kind);

@@ -1,7 +1,7 @@
 // `fragscope run`: options to a recording, and what came of it in one line.
 //
-// Exit status: the program's own (128 + N when signal N ended it); 127 and 126 when it cannot be found or executed; 125
-// for trouble of Fragscope's before it was started; 2 for wrong usage.
+// Exit status: the program's own (128 + N when signal N ended it); 127 and 126 when it cannot be found or
+// executed; 125 for trouble of Fragscope's before it was started; 2 for wrong usage.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -45,9 +45,9 @@ std::optional<std::uint64_t> parse_duration(const std::string& text) {
     if (digits == 0 || digits > 12) return std::nullopt;
     const std::uint64_t number = std::stoull(text.substr(0, digits));
     const std::string unit = text.substr(digits);
-    const std::uint64_t scale = unit == "s"    ? 1'000'000'000
-                                : unit == "ms" ? 1'000'000
-                                : unit == "us" ? 1'000
+    const std::uint64_t scale = unit == "s"                    ? 1'000'000'000
+                                : unit == "ms"                 ? 1'000'000
+                                : unit == "us"                 ? 1'000
                                 : unit == "ns" || unit.empty() ? 1
                                                                : 0;
     if (scale == 0 || number > kMaxWaitNs / scale) return std::nullopt;
@@ -64,7 +64,8 @@ std::optional<std::uint64_t> parse_on_full(const std::string& text) {
 // The reason why nothing at all was recorded, as far as it can be known.
 std::string nothing_attached(const std::string& program) {
     return fmt::format(
-        "no process used the CUDA driver, as far as could be seen: {} never called it, or the loader did not preload the "
+        "no process used the CUDA driver, as far as could be seen: {} never called it, or the loader did not "
+        "preload the "
         "recorder (static or setuid programs), or the driver was reached past it; nothing was recorded",
         program);
 }
@@ -76,9 +77,12 @@ std::string summary(const collector::RecordOutcome& o) {
     std::vector<std::string> missing;
     if (o.records_lost != 0) missing.push_back(counted(o.records_lost, "record") + " lost");
     if (o.events_not_written != 0) missing.push_back(counted(o.events_not_written, "event") + " not written");
-    if (o.records_refused != 0) missing.push_back(counted(o.records_refused, "record") + " refused as senseless");
-    if (o.rings_damaged != 0) missing.push_back(counted(o.rings_damaged, "buffer") + " damaged by the program");
-    if (o.processes_refused != 0) missing.push_back(counted(o.processes_refused, "process", "processes") + " not seen");
+    if (o.records_refused != 0)
+        missing.push_back(counted(o.records_refused, "record") + " refused as senseless");
+    if (o.rings_damaged != 0)
+        missing.push_back(counted(o.rings_damaged, "buffer") + " damaged by the program");
+    if (o.processes_refused != 0)
+        missing.push_back(counted(o.processes_refused, "process", "processes") + " not seen");
     if (o.still_running != 0)
         missing.push_back(counted(o.still_running, "process", "processes") + " still running");
     if (missing.empty())
@@ -87,7 +91,8 @@ std::string summary(const collector::RecordOutcome& o) {
         line += fmt::format(" (missing: {})", fmt::join(missing, ", "));
     line += fmt::format(", in {} ({})", o.file, human_bytes(o.file_bytes));
     if (!o.write_problem.empty()) line += "; the file is not complete: " + o.write_problem;
-    if (o.events != 0) line += fmt::format("; next: fragscope {} {}", o.failures != 0 ? "explain" : "report", o.file);
+    if (o.events != 0)
+        line += fmt::format("; next: fragscope {} {}", o.failures != 0 ? "explain" : "report", o.file);
     return line;
 }
 
@@ -112,31 +117,36 @@ int cmd_run(int argc, char** argv) {
     app.add_option("--buffer", options.session.bytes,
                    "shared memory for events on their way to the file, e.g. 256MiB (default 128MiB)")
         ->transform(CLI::AsSizeValue(false));
-    app.add_option("--on-full", on_full,
-                   "when the buffer of a thread is full: wait:TIME holds its call up once, at most so long; drop loses "
-                   "events at once (default wait:5ms)");
+    app.add_option(
+        "--on-full", on_full,
+        "when the buffer of a thread is full: wait:TIME holds its call up once, at most so long; drop loses "
+        "events at once (default wait:5ms)");
     app.add_option("--linger", linger_s,
                    "seconds to go on recording processes that outlive the program (default 1)")
         ->check(CLI::Range(0.0, 1e6));
     app.add_flag("--no-touches", no_touches, "do not record which memory copies and memsets write");
-    app.add_option("--shim", options.shim, "the recorder to preload (default: the libfragscope.so that came along)");
+    app.add_option("--shim", options.shim,
+                   "the recorder to preload (default: the libfragscope.so that came along)");
     app.add_flag("-q,--quiet", quiet, "say nothing but errors");
     app.prefix_command();
     if (const std::optional<int> status = parse(app, argc, argv)) return *status;
 
     options.program = app.remaining();
-    if (!options.program.empty() && options.program.front() == "--") options.program.erase(options.program.begin());
+    if (!options.program.empty() && options.program.front() == "--")
+        options.program.erase(options.program.begin());
     if (options.program.empty()) {
         complain("which program? As in: fragscope run -- ./program its-arguments");
         return kWrongUsage;
     }
     if (options.program.front().rfind('-', 0) == 0) {
-        complain(fmt::format("there is no option {}; `fragscope run --help` lists them", options.program.front()));
+        complain(
+            fmt::format("there is no option {}; `fragscope run --help` lists them", options.program.front()));
         return kWrongUsage;
     }
     const std::optional<std::uint64_t> wait_ns = parse_on_full(on_full);
     if (!wait_ns) {
-        complain(fmt::format("--on-full={}: expected drop or wait:TIME, such as wait:5ms, at most 10s", on_full));
+        complain(
+            fmt::format("--on-full={}: expected drop or wait:TIME, such as wait:5ms, at most 10s", on_full));
         return kWrongUsage;
     }
     options.session.wait_ns = *wait_ns;

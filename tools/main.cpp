@@ -22,7 +22,8 @@ constexpr std::array kCommands{
 
 void print_help(std::FILE* to) {
     fmt::print(to,
-               "Fragscope records what happens to GPU memory in an unmodified CUDA program, and explains its failures.\n"
+               "Fragscope records what happens to GPU memory in an unmodified CUDA program, and explains its "
+               "failures.\n"
                "\n"
                "  fragscope COMMAND [options]\n"
                "\n");

@@ -1,8 +1,8 @@
 #include "analysis/read/batch_decoder.h"
 
-#include <limits>
-
 #include <fmt/format.h>
+
+#include <limits>
 
 #include "proto/chunk.h"
 
@@ -15,7 +15,9 @@ template <typename Values>
 class Column {
   public:
     explicit Column(const Values& values) : values_(values.empty() ? nullptr : values.data()) {}
-    auto operator[](std::size_t i) const { return values_ != nullptr ? values_[i] : decltype(values_[i] + 0){0}; }
+    auto operator[](std::size_t i) const {
+        return values_ != nullptr ? values_[i] : decltype(values_[i] + 0){0};
+    }
 
   private:
     decltype(std::declval<const Values&>().data()) values_;
@@ -30,7 +32,8 @@ std::string check_length(const char* name, const Values& values, std::uint32_t c
 template <typename Values>
 std::string check_below(const char* name, const Values& values, std::uint64_t limit) {
     for (const auto value : values)
-        if (value >= limit) return fmt::format("column {} holds {}, expected less than {}", name, value, limit);
+        if (value >= limit)
+            return fmt::format("column {} holds {}, expected less than {}", name, value, limit);
     return "";
 }
 
@@ -40,7 +43,8 @@ std::string check_sequence(const trace::EventBatch& batch) {
     for (const std::int64_t delta : batch.sequence()) {
         const std::uint64_t next = sequence + static_cast<std::uint64_t>(delta);
         if (next == 0 || next < sequence)
-            return fmt::format("sequence number {} after {}, expected them in order and from 1", next, sequence);
+            return fmt::format("sequence number {} after {}, expected them in order and from 1", next,
+                               sequence);
         sequence = next;
     }
     return "";
@@ -56,15 +60,25 @@ std::string check(const trace::EventBatch& b, std::uint64_t max_events) {
     constexpr std::uint64_t kU16 = std::uint64_t{1} << 16;
     constexpr std::uint64_t kKinds = static_cast<std::uint64_t>(wire::Kind::kCalled) + 1;
     for (const std::string& wrong :
-         {check_length("sequence", b.sequence(), count), check_length("start_ns", b.start_ns(), count),
-          check_length("duration_ns", b.duration_ns(), count), check_length("kind", b.kind(), count),
-          check_length("function", b.function(), count), check_length("thread", b.thread(), count),
-          check_length("result", b.result(), count), check_length("device", b.device(), count),
-          check_length("flags", b.flags(), count), check_length("stack", b.stack(), count),
-          check_length("address", b.address(), count), check_length("bytes", b.bytes(), count),
-          check_length("object", b.object(), count), check_length("extra", b.extra(), count), check_sequence(b),
-          check_below("kind", b.kind(), kKinds), check_below("result", b.result(), kU16),
-          check_below("device", b.device(), 256), check_below("flags", b.flags(), kU16),
+         {check_length("sequence", b.sequence(), count),
+          check_length("start_ns", b.start_ns(), count),
+          check_length("duration_ns", b.duration_ns(), count),
+          check_length("kind", b.kind(), count),
+          check_length("function", b.function(), count),
+          check_length("thread", b.thread(), count),
+          check_length("result", b.result(), count),
+          check_length("device", b.device(), count),
+          check_length("flags", b.flags(), count),
+          check_length("stack", b.stack(), count),
+          check_length("address", b.address(), count),
+          check_length("bytes", b.bytes(), count),
+          check_length("object", b.object(), count),
+          check_length("extra", b.extra(), count),
+          check_sequence(b),
+          check_below("kind", b.kind(), kKinds),
+          check_below("result", b.result(), kU16),
+          check_below("device", b.device(), 256),
+          check_below("flags", b.flags(), kU16),
           check_below("function", b.function(), static_cast<std::uint64_t>(b.function_names_size())),
           check_below("thread", b.thread(), static_cast<std::uint64_t>(b.thread_ids_size()))})
         if (!wrong.empty()) return wrong;

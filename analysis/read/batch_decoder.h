@@ -22,7 +22,8 @@ class FunctionNames {
     std::unordered_map<std::string, std::uint32_t> ids_;
 };
 
-// Appends the batch's events to `out`. Returns an empty string, or what is wrong with it, and then `out` is unchanged.
+// Appends the batch's events to `out`. Returns an empty string, or what is wrong with it, and then `out` is
+// unchanged.
 std::string decode_batch(const trace::EventBatch& batch, std::uint64_t max_events, FunctionNames& names,
                          std::vector<Event>& out);
 

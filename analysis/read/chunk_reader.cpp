@@ -1,14 +1,13 @@
 #include "analysis/read/chunk_reader.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
 
 #include <cerrno>
 #include <cstring>
-
-#include <fmt/format.h>
 
 namespace fragscope::analysis {
 
@@ -37,22 +36,26 @@ std::string ChunkReader::open(const std::string& path) {
     if (fd_ < 0) return fmt::format("cannot read {}: {}", path, std::strerror(errno));
     struct stat status {};
     if (::fstat(fd_, &status) != 0) return fmt::format("cannot read {}: {}", path, std::strerror(errno));
-    if (S_ISDIR(status.st_mode)) return fmt::format("cannot read {}: it is a directory, not a trace file", path);
+    if (S_ISDIR(status.st_mode))
+        return fmt::format("cannot read {}: it is a directory, not a trace file", path);
     if (!S_ISREG(status.st_mode)) return fmt::format("cannot read {}: it is not a regular file", path);
     size_ = static_cast<std::uint64_t>(status.st_size);
     if (size_ == 0) return fmt::format("{} is empty, not a Fragscope trace", path);
 
     trace::FileHeader header{};
-    if (size_ < sizeof header) return fmt::format("{} is not a Fragscope trace: it has only {} bytes", path, size_);
+    if (size_ < sizeof header)
+        return fmt::format("{} is not a Fragscope trace: it has only {} bytes", path, size_);
     if (!read_exactly(&header, sizeof header))
-        return fmt::format("cannot read {}: {}", path, errno != 0 ? std::strerror(errno) : "it became shorter");
+        return fmt::format("cannot read {}: {}", path,
+                           errno != 0 ? std::strerror(errno) : "it became shorter");
     if (std::memcmp(header.magic, trace::kFileMagic, sizeof header.magic) != 0)
         return fmt::format("{} is not a Fragscope trace: its first 8 bytes are not a trace's", path);
     if (header.checksum != trace::file_checksum(header))
         return fmt::format("{} is damaged at offset 0: the file header does not match its checksum", path);
     if (header.version > trace::kFormatVersion)
-        return fmt::format("{} has trace format version {}; this Fragscope reads versions up to {}: use a newer one",
-                           path, header.version, trace::kFormatVersion);
+        return fmt::format(
+            "{} has trace format version {}; this Fragscope reads versions up to {}: use a newer one", path,
+            header.version, trace::kFormatVersion);
     if (header.version == 0 || header.header_bytes != sizeof header || header.reserved != 0)
         return fmt::format("{} is damaged at offset 8: version {} with a header of {} bytes cannot be", path,
                            header.version, header.header_bytes);
@@ -84,10 +87,13 @@ ChunkReader::Next ChunkReader::next() {
         return fail(fmt::format("a chunk of kind {}, expected 1 to 5", static_cast<unsigned>(header_.kind)));
     const std::uint64_t stored = header_.stored_bytes;
     if (stored > left - sizeof header_)
-        return fail(fmt::format("expected a chunk of {} bytes, found only {}", stored, left - sizeof header_));
+        return fail(
+            fmt::format("expected a chunk of {} bytes, found only {}", stored, left - sizeof header_));
     const std::uint64_t raw = header_.raw_bytes;
-    if (raw > trace::max_raw_bytes(header_.kind) || raw > trace::max_raw_bytes_of_stored(stored) || stored > raw)
-        return fail(fmt::format("a chunk of {} bytes that unpacks to {}, which no writer makes", stored, raw));
+    if (raw > trace::max_raw_bytes(header_.kind) || raw > trace::max_raw_bytes_of_stored(stored) ||
+        stored > raw)
+        return fail(
+            fmt::format("a chunk of {} bytes that unpacks to {}, which no writer makes", stored, raw));
     if (header_.number != number_)
         return fail(fmt::format("chunk number {}, expected {}", header_.number, number_));
     stored_.resize(stored);
@@ -108,8 +114,8 @@ ChunkReader::Next ChunkReader::next() {
     if (!chunk_.ParseFromArray(raw_.data(), static_cast<int>(raw)))
         return fail("the chunk's content is not a trace message");
     if (static_cast<int>(chunk_.body_case()) != static_cast<int>(header_.kind))
-        return fail(fmt::format("a chunk of kind {} holds a message of kind {}", static_cast<unsigned>(header_.kind),
-                                static_cast<int>(chunk_.body_case())));
+        return fail(fmt::format("a chunk of kind {} holds a message of kind {}",
+                                static_cast<unsigned>(header_.kind), static_cast<int>(chunk_.body_case())));
     offset_ += sizeof header_ + stored;
     ++number_;
     return Next::kChunk;

@@ -30,7 +30,7 @@ class ChunkReader {
 
     const trace::Chunk& chunk() const { return chunk_; }
     const trace::ChunkHeader& header() const { return header_; }
-    std::uint64_t offset() const { return offset_; }          // behind the last whole chunk
+    std::uint64_t offset() const { return offset_; }             // behind the last whole chunk
     std::uint64_t chunk_offset() const { return chunk_start_; }  // where the last chunk starts
     const std::string& problem() const { return problem_; }
 

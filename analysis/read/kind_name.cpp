@@ -61,12 +61,14 @@ constexpr std::array kNames{
 }  // namespace
 
 const KindName& kind_name(wire::Kind kind) {
-    const auto found = std::find_if(kNames.begin(), kNames.end(), [&](const KindName& n) { return n.kind == kind; });
+    const auto found =
+        std::find_if(kNames.begin(), kNames.end(), [&](const KindName& n) { return n.kind == kind; });
     return found != kNames.end() ? *found : kUnknown;
 }
 
 std::optional<wire::Kind> kind_from_id(std::string_view id) {
-    const auto found = std::find_if(kNames.begin(), kNames.end(), [&](const KindName& n) { return n.id == id; });
+    const auto found =
+        std::find_if(kNames.begin(), kNames.end(), [&](const KindName& n) { return n.id == id; });
     if (found == kNames.end()) return std::nullopt;
     return found->kind;
 }

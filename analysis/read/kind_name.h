@@ -10,7 +10,7 @@ namespace fragscope::analysis {
 
 struct KindName {
     wire::Kind kind;
-    std::string_view id;     // stable: used in JSON and on the command line
+    std::string_view id;  // stable: used in JSON and on the command line
     std::string_view words;
 };
 

@@ -1,9 +1,9 @@
 #include "analysis/read/result_name.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-
-#include <fmt/format.h>
 
 namespace fragscope::analysis {
 

@@ -1,9 +1,9 @@
 #include "analysis/read/trace_reader.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <new>
-
-#include <fmt/format.h>
 
 #include "analysis/read/batch_decoder.h"
 #include "analysis/read/chunk_reader.h"
@@ -20,8 +20,9 @@ void merge_process(trace::Process& into, const trace::Process& later) {
     into.clear_devices();
     into.MergeFrom(later);
     for (const trace::Device& device : devices) {
-        const auto same = std::find_if(into.mutable_devices()->begin(), into.mutable_devices()->end(),
-                                       [&](const trace::Device& d) { return d.ordinal() == device.ordinal(); });
+        const auto same =
+            std::find_if(into.mutable_devices()->begin(), into.mutable_devices()->end(),
+                         [&](const trace::Device& d) { return d.ordinal() == device.ordinal(); });
         if (same == into.mutable_devices()->end()) {
             *into.add_devices() = device;
             continue;
@@ -65,7 +66,8 @@ class Assembly {
                 ended_ = true;
                 trace_.end = chunk.end();
                 return "";
-            case trace::Chunk::BODY_NOT_SET: break;
+            case trace::Chunk::BODY_NOT_SET:
+                break;
         }
         return "an empty chunk";
     }
@@ -116,13 +118,15 @@ ReadResult read_whole(const std::string& path) {
         } else if (next == ChunkReader::Next::kProblem) {
             trace.file.problem = reader.problem();
         } else if (!assembly.ended()) {
-            trace.file.problem = fmt::format(
-                "at offset {}: the file ends, expected more events or the end of the session", reader.offset());
+            trace.file.problem =
+                fmt::format("at offset {}: the file ends, expected more events or the end of the session",
+                            reader.offset());
         }
         break;
     }
     if (!assembly.started())
-        return {std::nullopt, fmt::format("{} is damaged {}; nothing before it can be used", path, trace.file.problem)};
+        return {std::nullopt,
+                fmt::format("{} is damaged {}; nothing before it can be used", path, trace.file.problem)};
     trace.file.cut_off = !assembly.ended();
     for (std::vector<Event>& events : trace.events) sort_by_sequence(events);
     return result;

@@ -1,5 +1,6 @@
-// Reads a trace file into memory. The file is hostile: every length, index and column is checked against the limits in
-// proto/chunk.h before it is used, and no field can make the reader hold more than a stated multiple of the file's size.
+// Reads a trace file into memory. The file is hostile: every length, index and column is checked against the
+// limits in proto/chunk.h before it is used, and no field can make the reader hold more than a stated
+// multiple of the file's size.
 #pragma once
 
 #include <optional>
@@ -9,8 +10,8 @@
 
 namespace fragscope::analysis {
 
-// Either a trace or one sentence that says why there is none. A file that breaks off or is damaged behind its first chunk
-// is a trace: everything before the damage, with Trace::file saying what was found where.
+// Either a trace or one sentence that says why there is none. A file that breaks off or is damaged behind its
+// first chunk is a trace: everything before the damage, with Trace::file saying what was found where.
 struct ReadResult {
     std::optional<Trace> trace;
     std::string error;

@@ -92,7 +92,8 @@ TEST_CASE("a newer format is refused by name, with both versions") {
     std::memcpy(bytes.data(), &header, sizeof header);
     const test::TemporaryFile file(bytes);
     CHECK(analysis::read_trace(file.path()).error ==
-          file.path() + " has trace format version 2; this Fragscope reads versions up to 1: use a newer one");
+          file.path() +
+              " has trace format version 2; this Fragscope reads versions up to 1: use a newer one");
 }
 
 TEST_CASE("what is no trace file is refused in one sentence") {
@@ -109,7 +110,8 @@ TEST_CASE("what is no trace file is refused in one sentence") {
     const test::TemporaryFile tiny(test::Bytes(5));
     CHECK(error(tiny.path()) == tiny.path() + " is not a Fragscope trace: it has only 5 bytes");
     const test::TemporaryFile foreign(test::Bytes(5000, std::byte{'x'}));
-    CHECK(error(foreign.path()) == foreign.path() + " is not a Fragscope trace: its first 8 bytes are not a trace's");
+    CHECK(error(foreign.path()) ==
+          foreign.path() + " is not a Fragscope trace: its first 8 bytes are not a trace's");
     const std::string pipe = empty.path() + "-pipe";
     REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
     CHECK(error(pipe) == "cannot read " + pipe + ": it is not a regular file");

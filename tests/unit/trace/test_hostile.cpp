@@ -49,7 +49,8 @@ TEST_CASE("columns of different lengths") {
     CHECK(problem_of([](auto& b) { b.mutable_sequence()->RemoveLast(); }) ==
           "column sequence has 2 entries, expected 3 or none");
     CHECK(problem_of([](auto& b) { b.add_extra(1); }) == "column extra has 1 entries, expected 3 or none");
-    CHECK(problem_of([](auto& b) { b.add_start_ns(1); }) == "column start_ns has 1 entries, expected 3 or none");
+    CHECK(problem_of([](auto& b) { b.add_start_ns(1); }) ==
+          "column start_ns has 1 entries, expected 3 or none");
     CHECK(problem_of([](auto& b) { b.add_stack(1); }) == "column stack has 1 entries, expected 3 or none");
 }
 
@@ -64,10 +65,12 @@ TEST_CASE("values out of range") {
         column->Clear();
         for (int i = 0; i < 3; ++i) column->Add(value);
     };
-    CHECK(problem_of([&](auto& b) { three(b.mutable_kind(), 45); }) == "column kind holds 45, expected less than 45");
+    CHECK(problem_of([&](auto& b) { three(b.mutable_kind(), 45); }) ==
+          "column kind holds 45, expected less than 45");
     CHECK(problem_of([&](auto& b) { three(b.mutable_function(), 1); }) ==
           "column function holds 1, expected less than 1");
-    CHECK(problem_of([&](auto& b) { three(b.mutable_thread(), 9); }) == "column thread holds 9, expected less than 1");
+    CHECK(problem_of([&](auto& b) { three(b.mutable_thread(), 9); }) ==
+          "column thread holds 9, expected less than 1");
     CHECK(problem_of([&](auto& b) { three(b.mutable_result(), 65536); }) ==
           "column result holds 65536, expected less than 65536");
     CHECK(problem_of([&](auto& b) { three(b.mutable_flags(), 1u << 31); }).find("column flags holds") == 0);
@@ -80,8 +83,10 @@ TEST_CASE("values out of range") {
           "sequence number 0 after 1, expected them in order and from 1");
     CHECK(problem_of([](auto& b) { b.set_sequence(0, 0); }) ==
           "sequence number 0 after 0, expected them in order and from 1");
-    CHECK(problem_of([](auto& b) { b.set_sequence(2, INT64_MIN); b.set_sequence(1, INT64_MAX); }) ==
-          "sequence number 0 after 9223372036854775808, expected them in order and from 1");
+    CHECK(problem_of([](auto& b) {
+              b.set_sequence(2, INT64_MIN);
+              b.set_sequence(1, INT64_MAX);
+          }) == "sequence number 0 after 9223372036854775808, expected them in order and from 1");
 }
 
 TEST_CASE("headers that cannot be") {
@@ -93,10 +98,13 @@ TEST_CASE("headers that cannot be") {
     CHECK(with([](auto& h) { h.magic = 0; }) == "expected the start of a chunk, found 0x00000000");
     CHECK(with([](auto& h) { h.version = 2; }) == "a chunk of format version 2, expected at most 1");
     CHECK(with([](auto& h) { h.version = 0; }) == "a chunk of format version 0, expected at most 1");
-    CHECK(with([](auto& h) { h.kind = static_cast<trace::ChunkKind>(6); }) == "a chunk of kind 6, expected 1 to 5");
-    CHECK(with([](auto& h) { h.kind = trace::ChunkKind::kLoss; }) == "a chunk of kind 4 holds a message of kind 2");
+    CHECK(with([](auto& h) { h.kind = static_cast<trace::ChunkKind>(6); }) ==
+          "a chunk of kind 6, expected 1 to 5");
+    CHECK(with([](auto& h) { h.kind = trace::ChunkKind::kLoss; }) ==
+          "a chunk of kind 4 holds a message of kind 2");
     CHECK(with([](auto& h) { h.number = 5; }) == "chunk number 5, expected 1");
-    CHECK(with([](auto& h) { h.stored_bytes = UINT32_MAX; }).find("expected a chunk of 4294967295 bytes") == 0);
+    CHECK(with([](auto& h) { h.stored_bytes = UINT32_MAX; }).find("expected a chunk of 4294967295 bytes") ==
+          0);
     CHECK(with([](auto& h) { h.raw_bytes = 1u << 30; }).find("which no writer makes") != std::string::npos);
     CHECK(with([](auto& h) { h.raw_bytes = 1; }).find("which no writer makes") != std::string::npos);
     CHECK(with([](auto& h) { h.raw_bytes += 1; }).find("the chunk does not unpack") == 0);
@@ -104,7 +112,8 @@ TEST_CASE("headers that cannot be") {
 
 TEST_CASE("chunks at the wrong place") {
     CHECK(problem_of_file(test::HandMade().session().session()) == "a second description of the session");
-    CHECK(problem_of_file(test::HandMade().session().end().end()) == "more chunks behind the end of the session");
+    CHECK(problem_of_file(test::HandMade().session().end().end()) ==
+          "more chunks behind the end of the session");
     const analysis::ReadResult read = test::read_bytes(test::HandMade().end().bytes());
     CHECK_FALSE(read.trace);
     CHECK(read.error.find("expected the session's description as first chunk") != std::string::npos);

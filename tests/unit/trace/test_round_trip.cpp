@@ -94,7 +94,8 @@ TEST_CASE("late arrivals come back in the order of their numbers, further record
     const analysis::ReadResult read = test::read_bytes(sink.bytes());
     REQUIRE(read.trace);
     std::string order;
-    for (const analysis::Event& e : read.trace->events.at(0)) order += fmt::format("{}.{} ", e.sequence.value, e.extra);
+    for (const analysis::Event& e : read.trace->events.at(0))
+        order += fmt::format("{}.{} ", e.sequence.value, e.extra);
     CHECK(order == "1.0 2.0 3.0 4.0 4.1 4.2 5.0 ");
 }
 
@@ -197,7 +198,8 @@ TEST_CASE("a file that may not grow further: the same, on a real file") {
     struct rlimit before {};
     REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
     const test::TemporaryFile place({});
-    collector::FileSink::Opened opened = collector::FileSink::open(place.path(), collector::Existing::kReplace);
+    collector::FileSink::Opened opened =
+        collector::FileSink::open(place.path(), collector::Existing::kReplace);
     REQUIRE(opened.sink);
     struct rlimit small = before;
     small.rlim_cur = 200'000;

@@ -100,7 +100,8 @@ void HandMade::put(trace::ChunkHeader header, const std::string& stored) {
     bytes_.insert(bytes_.end(), content, content + stored.size());
 }
 
-HandMade& HandMade::chunk(const trace::Chunk& content, const std::function<void(trace::ChunkHeader&)>& change) {
+HandMade& HandMade::chunk(const trace::Chunk& content,
+                          const std::function<void(trace::ChunkHeader&)>& change) {
     const std::string stored = content.SerializeAsString();
     trace::ChunkHeader header{};
     header.magic = trace::kChunkMagic;

@@ -39,8 +39,9 @@ class HandMade {
   public:
     HandMade();
     // `change` may spoil the header's fields; the checksum is computed after it.
-    HandMade& chunk(const trace::Chunk& content,
-                    const std::function<void(trace::ChunkHeader&)>& change = [](trace::ChunkHeader&) {});
+    HandMade& chunk(
+        const trace::Chunk& content,
+        const std::function<void(trace::ChunkHeader&)>& change = [](trace::ChunkHeader&) {});
     HandMade& raw(trace::ChunkKind kind, const std::string& content, std::uint32_t raw_bytes);
     HandMade& session();
     HandMade& end();
