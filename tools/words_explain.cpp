@@ -62,7 +62,9 @@ void put_verdict(Page& page, const Explanation& explanation) {
     page.paragraph(headline, 0, Tone::kBad);
     page.paragraph(
         verdict.summary().empty() ? upper_first(std::string(cause.meaning)) + "." : verdict.summary(), 2);
-    if (!verdict.summary().empty() && verdict.cause() != report::Verdict::no_failure) {
+    // A named limit says more than the name of its class.
+    if (!verdict.summary().empty() && verdict.cause() != report::Verdict::no_failure &&
+        verdict.constraint().empty()) {
         page.paragraph(fmt::format("{}: {}.", upper_first(std::string(cause.name)), cause.meaning), 2,
                        Tone::kQuiet);
     }
@@ -159,6 +161,23 @@ report::Scope common_scope(const Explanation& explanation) {
     return best == nullptr ? report::Scope() : best->scope();
 }
 
+// Exactly zero, and known to be: worth a word, not a row. (What is not known is never zero.)
+bool is_zero(const Quantity& quantity) {
+    return quantity.has_low_bytes() && quantity.has_high_bytes() && quantity.high_bytes() == 0;
+}
+
+// Whether the same definition stands in the audit once more: with an amount that gets its own row, or as an earlier zero.
+bool quantity_elsewhere(const Explanation& explanation, const Quantity& zero) {
+    bool before = true;
+    for (const Quantity& other : explanation.audit()) {
+        if (&other == &zero)
+            before = false;
+        else if (other.definition() == zero.definition() && (before || !is_zero(other)))
+            return true;
+    }
+    return false;
+}
+
 void put_audit(Page& page, const Explanation& explanation) {
     page.heading("The state at that moment");
     if (explanation.audit().empty()) {
@@ -177,8 +196,14 @@ void put_audit(Page& page, const Explanation& explanation) {
                      {"how known", Align::kLeft}};
     std::set<Quantity::Definition> explained;
     std::set<Quantity::Evidence> used;
+    std::string zero;
     for (const Quantity& quantity : explanation.audit()) {
         const Term term = definition_term(quantity.definition());
+        if (is_zero(quantity)) {
+            if (!quantity_elsewhere(explanation, quantity))
+                zero += (zero.empty() ? "" : ", ") + std::string(term.name);
+            continue;
+        }
         const Term evidence = evidence_term(quantity.evidence());
         Table::Row row;
         row.cells = {std::string(term.name), quantity_cell(quantity), quantity_exact_cell(quantity),
@@ -194,6 +219,7 @@ void put_audit(Page& page, const Explanation& explanation) {
         table.rows.push_back(std::move(row));
     }
     page.table(table);
+    if (!zero.empty()) page.paragraph("Known to be zero: " + zero + ".", 2);
     page.gap();
     for (const Quantity::Evidence evidence : used) {
         const Term term = evidence_term(evidence);
@@ -299,16 +325,20 @@ void put_domains(Page& page, const Explanation& explanation) {
 void put_bounds(Page& page, const Explanation& explanation) {
     if (explanation.bounds().empty()) return;
     page.heading("The largest single request that would have been met, by way of allocating");
+    std::string low_said, high_said;  // what holds for several in a row is said once
     for (const report::Bound& bound : explanation.bounds()) {
-        page.item("-", mechanism_words(bound.mechanism()) + ": " + bound_words(bound.largest()) + ".");
+        std::string words = mechanism_words(bound.mechanism()) + ": " + bound_words(bound.largest());
+        if (!bound.limited_by().empty()) words += "; limited by " + bound.limited_by();
+        page.item("-", words + ".");
         if (!is_known(bound.largest()) && !bound.largest().reason().empty()) {
             page.paragraph("Why not known: " + bound.largest().reason(), 4, Tone::kQuiet);
         }
-        if (!bound.limited_by().empty()) page.paragraph("Limited by: " + bound.limited_by(), 4, Tone::kQuiet);
-        if (!bound.low_evidence().empty())
+        if (!bound.low_evidence().empty() && bound.low_evidence() != low_said)
             page.paragraph("Lower end: " + bound.low_evidence(), 4, Tone::kQuiet);
-        if (!bound.high_evidence().empty())
+        if (!bound.high_evidence().empty() && bound.high_evidence() != high_said)
             page.paragraph("Upper end: " + bound.high_evidence(), 4, Tone::kQuiet);
+        low_said = bound.low_evidence();
+        high_said = bound.high_evidence();
     }
 }
 
@@ -340,12 +370,13 @@ std::string render_explanation(const Explanation& explanation, const Style& styl
     put_health(page, explanation.health());
     put_verdict(page, explanation);
     if (explanation.verdict().cause() == report::Verdict::no_failure) return page.text();
+    // First what a person came for; then what it rests on.
+    put_list(page, "What to do", explanation.actions(), true, "Nothing that this trace gives reason for.");
+    put_counterfactuals(page, explanation);
     put_request(page, explanation);
     put_audit(page, explanation);
-    put_counterfactuals(page, explanation);
     put_domains(page, explanation);
     put_bounds(page, explanation);
-    put_list(page, "What to do", explanation.actions(), true, "Nothing that this trace gives reason for.");
     put_list(page, "What is not known", explanation.not_known(), false,
              "Nothing further is known to be missing.");
     return page.text();

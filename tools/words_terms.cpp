@@ -136,7 +136,7 @@ std::string cause_words(const Verdict& verdict) {
     std::string words(cause_term(verdict.cause()).name);
     if (verdict.constraint().empty()) return words;
     for (const auto& [id, meaning] : kConstraints) {
-        if (id == verdict.constraint()) return fmt::format("{} ({})", meaning, words);
+        if (id == verdict.constraint()) return std::string(meaning);
     }
     std::string constraint = verdict.constraint();
     std::replace(constraint.begin(), constraint.end(), '_', ' ');
