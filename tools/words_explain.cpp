@@ -161,8 +161,11 @@ report::Scope common_scope(const Explanation& explanation) {
     return best == nullptr ? report::Scope() : best->scope();
 }
 
-// Exactly zero, and known to be: worth a word, not a row. (What is not known is never zero.)
+// Exactly zero, and known to be: worth a word, not a row. (What is not known is never zero.) A device with nothing left is
+// no such case: that zero is the point.
 bool is_zero(const Quantity& quantity) {
+    if (quantity.definition() == Quantity::device_free || quantity.definition() == Quantity::eligible_free)
+        return false;
     return quantity.has_low_bytes() && quantity.has_high_bytes() && quantity.high_bytes() == 0;
 }
 
