@@ -19,11 +19,7 @@ extern "C" {
 // Reached from the assembly below; null until first used.
 [[gnu::visibility("hidden")]] constinit DlsymFunction fragscope_real_dlsym = nullptr;
 [[gnu::visibility("hidden")]] DlsymFunction fragscope_find_dlsym();
-[[gnu::visibility("hidden")]] void found_nothing(const void* caller) {
-    if (find_driver() && !in_driver(caller) && attach()) count(session.slot->lookups);
-}
-
-bool fragscope_answer_dlsym(void* handle, const char* name, const void* caller,
+[[gnu::visibility("hidden")]] bool fragscope_answer_dlsym(void* handle, const char* name, const void* caller,
                                                           void** result);
 }
 
@@ -236,6 +232,10 @@ void* answer(void* found, const void* caller) {
             count(session.slot->lookups_unmatched);
     }
     return ours;
+}
+
+void found_nothing(const void* caller) {
+    if (find_driver() && !in_driver(caller) && attach()) count(session.slot->lookups);
 }
 
 bool fragscope_answer_dlsym(void* handle, const char* name, const void* caller, void** result) {
