@@ -33,7 +33,7 @@ class Place:
         self.trace = self.folder / "t.fst"
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("FRAGSCOPE")}
         self.env["LD_LIBRARY_PATH"] = str(BUILD / "tests" / "simcuda")
-        self.env["FRAGSCOPE_SIM_SHARED"] = f"fragscope-e2e-{os.getpid()}-{name}"
+        self.env["FRAGSCOPE_SIM_SHARED"] = f"e2e-{os.getpid()}-{name}"
 
     def command(self, *words, options=(), program=None):
         return [str(FRAGSCOPE), "run", "-o", str(self.trace), *options, "--", *(program or CLIENT), *words]
@@ -386,7 +386,8 @@ def main():
             try:
                 CHECKS[name](place)
             finally:
-                pathlib.Path("/dev/shm", place.env["FRAGSCOPE_SIM_SHARED"]).unlink(missing_ok=True)
+                # The simulated GPU outlives its processes, as a real one does.
+                pathlib.Path("/dev/shm", "fragscope-sim-" + place.env["FRAGSCOPE_SIM_SHARED"]).unlink(missing_ok=True)
         left = {s for s in set(pathlib.Path("/dev/shm").glob("fragscope-[0-9]*")) - before
                 if not pathlib.Path("/proc", s.name.split("-")[1]).exists()}
         assert not left, f"shared memory left behind: {left}"
