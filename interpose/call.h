@@ -1,5 +1,6 @@
 // One intercepted call that has returned, and what a row of hooks.def can say about it. Arguments that the
 // driver filled in are read only when it succeeded; a failed call is recorded with what was asked for.
+// The members are in hot.h (inlined into wrappers) and events.cpp.
 #pragma once
 
 #include <cstddef>
@@ -82,7 +83,8 @@ class Call {
     void opaque_write();
     void launched();
 
-  private:
+  protected:
+    friend class HotCall;
     bool succeeded() const { return result_ == CUDA_SUCCESS; }
     static std::uint64_t number_of(std::uint64_t value) { return value; }
     static std::uint64_t number_of(const void* value) { return reinterpret_cast<std::uint64_t>(value); }
@@ -100,6 +102,16 @@ class Call {
     void mark_capture(CUstream stream);
     void record(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
                 std::uint64_t extra);
+    Call in_memory() const;
+    // With a ring, a name or a slot to be had first.
+    void record_slowly(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
+                       std::uint64_t extra) const;
+    void fill(wire::Record& slot, Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
+              std::uint64_t extra) const;
+    void unplaced_inline(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
+                         std::uint64_t extra);
+    void record_inline(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
+                       std::uint64_t extra);
     // After a record of a call that failed for want of memory: what the driver says of the device and the
     // pools.
     void explain_failure();

@@ -185,6 +185,9 @@ bool answer_next(const char* name, const void* caller, void** result) {
     const link_map* them = map_of(caller);
     if (us == nullptr || them == nullptr || in_driver(caller) || !is_row(name)) return false;
     if (comes_before(us, them)) {
+        // One of those that our wrapper calls, or behind one: what they get is what they call when they were
+        // called.
+        if (find_driver() && others_stand_between() && !in_driver(next_of(name))) return false;
         // Behind us, past our exports: they would get the driver's own function.
         void* after_us = look_up_after_us(name);
         if (!find_driver() || !in_driver(after_us) || !comes_before(them, map_of(after_us))) return false;
@@ -218,12 +221,27 @@ bool answer_handle(void* handle, const char* name, const void* caller, void** re
 
 }  // namespace
 
-void* look_up_after_us(const char* name) { return real_dlsym()(RTLD_NEXT, name); }
+void* look_up_after_us(const char* name) {
+    // The C library's own dlsym: one of another preloaded tool would give its own answers, seen from its own
+    // place.
+    static constinit std::atomic<DlsymFunction> known{nullptr};
+    DlsymFunction look_up = known.load(std::memory_order_relaxed);
+    if (look_up == nullptr) {
+        look_up = reinterpret_cast<DlsymFunction>(libc_function("dlsym"));
+        if (look_up == nullptr) look_up = real_dlsym();
+        known.store(look_up, std::memory_order_relaxed);
+    }
+    return look_up(RTLD_NEXT, name);
+}
 
 void* answer(void* found, const void* caller) {
     // The driver's own look-ups stay the driver's own.
-    if (!find_driver() || !in_driver(found) || in_driver(caller)) return found;
-    void* ours = substitute(found);
+    if (!find_driver() || in_driver(caller)) return found;
+    void* ours = in_driver(found) || others_stand_between() ? substitute(found) : found;
+    if (!in_driver(found) && ours == found) return found;
+    // So do those of a library that stands behind us with functions of the same names: what it gets is what
+    // it calls when our wrapper has called it.
+    if (ours != found && in_other(caller)) return found;
     if (attach()) {
         count(session.slot->lookups);
         if (ours != found)
@@ -240,7 +258,7 @@ void found_nothing(const void* caller) {
 
 bool fragscope_answer_dlsym(void* handle, const char* name, const void* caller, void** result) {
     // What is looked up while a wrapper is at work is the driver's or the shim's own affair.
-    if (thread_state.busy) return false;
+    if (thread_state.inside()) return false;
     const int saved = errno;
     const bool answered =
         handle == RTLD_NEXT ? answer_next(name, caller, result) : answer_handle(handle, name, caller, result);

@@ -11,7 +11,8 @@ namespace fragscope::interpose {
 // Counts it.
 void* answer(void* found, const void* caller);
 
-// A look-up by cuGetProcAddress(_v2) that found nothing: counted, so that the count is what the program asked.
+// A look-up by cuGetProcAddress(_v2) that found nothing: counted, so that the count is what the program
+// asked.
 void found_nothing(const void* caller);
 
 // dlsym(RTLD_NEXT, name) as the shim itself sees it: what would be found if the shim were not there.

@@ -14,6 +14,7 @@
 namespace fragscope::interpose {
 
 constinit Driver driver;
+constinit Next next;
 
 namespace {
 
@@ -111,18 +112,37 @@ bool exported(const Object& object, std::uint32_t index) {
     return symbol.st_shndx != SHN_UNDEF && symbol.st_value != 0 && (type == STT_FUNC || type == STT_NOTYPE);
 }
 
+constexpr std::uint32_t gnu_hash_of(const char* name) {
+    std::uint32_t h = 5381;
+    for (const char* c = name; *c != '\0'; ++c) h = h * 33 + static_cast<unsigned char>(*c);
+    return h;
+}
+
+// A name with its hash.
+struct Wanted {
+    const char* name;
+    std::uint32_t hash;
+};
+constexpr Wanted wanted(const char* name) { return {name, gnu_hash_of(name)}; }
+constexpr Wanted kRows[] = {
+#define HOOK(symbol, parameters, arguments, numbered, event) wanted(#symbol),
+#include "interpose/hooks.def"
+};
+
 // Calls `visit(index)` for the symbols that may be called `name` until it returns true (GNU hash table, or
 // the older one).
 template <typename Visit>
-void visit_candidates(const Object& object, const char* name, Visit&& visit) {
+void visit_candidates(const Object& object, const Wanted& symbol, Visit&& visit) {
     if (object.gnu_hash != nullptr) {
-        std::uint32_t h = 5381;
-        for (const char* c = name; *c != '\0'; ++c) h = h * 33 + static_cast<unsigned char>(*c);
+        const std::uint32_t h = symbol.hash;
         const std::uint32_t buckets = object.gnu_hash[0], first = object.gnu_hash[1],
-                            bloom = object.gnu_hash[2];
-        const std::uint32_t* bucket =
-            object.gnu_hash + 4 + bloom * (sizeof(std::uintptr_t) / sizeof(std::uint32_t));
-        if (buckets == 0) return;
+                            bloom = object.gnu_hash[2], shift = object.gnu_hash[3];
+        constexpr std::uint32_t kBits = sizeof(std::uintptr_t) * 8;
+        const auto* filter = reinterpret_cast<const std::uintptr_t*>(object.gnu_hash + 4);
+        const auto* bucket = reinterpret_cast<const std::uint32_t*>(filter + bloom);
+        if (buckets == 0 || bloom == 0) return;
+        const std::uintptr_t word = filter[(h / kBits) % bloom];
+        if (((word >> (h % kBits)) & (word >> ((h >> shift) % kBits)) & 1) == 0) return;
         std::uint32_t index = bucket[h % buckets];
         if (index < first) return;
         for (const std::uint32_t* chain = bucket + buckets;; ++index) {
@@ -133,7 +153,7 @@ void visit_candidates(const Object& object, const char* name, Visit&& visit) {
     }
     if (object.hash == nullptr) return;
     std::uint32_t h = 0;
-    for (const char* c = name; *c != '\0'; ++c) {
+    for (const char* c = symbol.name; *c != '\0'; ++c) {
         h = (h << 4) + static_cast<unsigned char>(*c);
         h = (h ^ ((h & 0xf0000000u) >> 24)) & 0x0fffffffu;
     }
@@ -144,11 +164,11 @@ void visit_candidates(const Object& object, const char* name, Visit&& visit) {
         if (visit(index)) return;
 }
 
-void* find_symbol(const Object& object, const char* name) {
+void* find_symbol(const Object& object, const Wanted& symbol) {
     void* found = nullptr;
-    visit_candidates(object, name, [&](std::uint32_t index) {
+    visit_candidates(object, symbol, [&](std::uint32_t index) {
         if (!exported(object, index) ||
-            std::strcmp(object.strings + object.symbols[index].st_name, name) != 0)
+            std::strcmp(object.strings + object.symbols[index].st_name, symbol.name) != 0)
             return false;
         found = reinterpret_cast<void*>(object.base + object.symbols[index].st_value);
         return true;
@@ -167,17 +187,92 @@ void copy_text(const char* from, char* out, std::size_t size) {
     out[i] = '\0';
 }
 
+template <typename Function>
+void* load(const std::atomic<Function>& slot) {
+    return reinterpret_cast<void*>(slot.load(std::memory_order_acquire));
+}
+
 struct Hook {
     void* wrapper;
-    void* (*real)();
+    void* (*own)();
+    void* (*next)();
+    void (*set_next)(void*);
 };
 
 const Hook kHooks[] = {
-#define HOOK(symbol, parameters, arguments, numbered, event) \
-    {reinterpret_cast<void*>(&::symbol),                     \
-     [] { return reinterpret_cast<void*>(driver.symbol.load(std::memory_order_acquire)); }},
+#define HOOK(symbol, parameters, arguments, numbered, event)                 \
+    {reinterpret_cast<void*>(&::symbol), [] { return load(driver.symbol); }, \
+     [] { return load(next.symbol); }, [](void* function) { store(next.symbol, function); }},
 #include "interpose/hooks.def"
 };
+
+// Libraries whose functions are some row's next ones. More preloaded tools for the driver than this nobody
+// has; from the ninth on one is treated as part of the program.
+constexpr std::size_t kMaxOthers = 8;
+struct Range {
+    std::atomic<std::uintptr_t> begin, end;
+};
+constinit Range others[kMaxOthers];
+constinit std::atomic<std::size_t> other_count{0};
+
+bool inside(const Range& range, const void* address) {
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    return at >= range.begin.load(std::memory_order_relaxed) &&
+           at < range.end.load(std::memory_order_relaxed);
+}
+
+// What other libraries export between the shim and the driver, in the order of loading.
+struct Between {
+    bool after_us = false;
+    void* found[kHookCount] = {};
+    std::uintptr_t begin[kMaxOthers] = {}, end[kMaxOthers] = {};
+    std::size_t objects = 0;
+};
+
+int look_between(dl_phdr_info* info, std::size_t, void* data) {
+    auto& between = *static_cast<Between*>(data);
+    Object object;
+    if (!describe(*info, object)) return 0;
+    const auto here = reinterpret_cast<std::uintptr_t>(&driver);
+    if (here >= object.begin && here < object.end) {
+        between.after_us = true;
+        return 0;
+    }
+    if (!between.after_us) return 0;
+    if (named(object.soname, "libcuda.so")) return 1;
+    bool any = false;
+    for (std::uint32_t row = 0; row < kHookCount; ++row)
+        if (between.found[row] == nullptr) {
+            between.found[row] = find_symbol(object, kRows[row]);
+            any = any || between.found[row] != nullptr;
+        }
+    if (any && between.objects < kMaxOthers) {
+        between.begin[between.objects] = object.begin;
+        between.end[between.objects++] = object.end;
+    }
+    return 0;
+}
+
+// Decides what each wrapper calls. Only where a library between us and the driver has such a function is the
+// loader asked, which knows whether the program's calls would lead there: asking costs a pending dlerror().
+void find_next() {
+    Between between;
+    dl_iterate_phdr(look_between, &between);
+    bool any = false;
+    for (std::uint32_t row = 0; row < kHookCount; ++row) {
+        void* own = kHooks[row].own();
+        void* other = between.found[row];
+        const bool reached = other != nullptr && look_up_after_us(kRows[row].name) == other;
+        any = any || reached;
+        kHooks[row].set_next(reached ? other : own);
+    }
+    // Several threads may be here at once; all store the same values.
+    for (std::size_t i = 0; i < between.objects && any; ++i) {
+        others[i].begin.store(between.begin[i], std::memory_order_relaxed);
+        others[i].end.store(between.end[i], std::memory_order_relaxed);
+    }
+    if (any) other_count.store(between.objects, std::memory_order_release);
+}
 
 // Number of the row with that name; kHookCount: none.
 std::uint32_t row_of(const char* name) {
@@ -205,9 +300,10 @@ bool find_driver() {
     if (!driver_begin.compare_exchange_strong(none, object.begin) && none != object.begin)
         return driver_found();
 #define HOOK(symbol, parameters, arguments, numbered, event) \
-    store(driver.symbol, find_symbol(object, #symbol));
-#define ASK(name) store(driver.name, find_symbol(object, #name));
+    store(driver.symbol, find_symbol(object, kRows[number(HookId::k_##symbol)]));
+#define ASK(name) store(driver.name, find_symbol(object, wanted(#name)));
 #include "interpose/hooks.def"
+    find_next();
     driver_end.store(object.end, std::memory_order_release);
     return true;
 }
@@ -240,17 +336,39 @@ int runtime_path(char* out, std::size_t size) {
     return minor < 0 || minor > 99 ? 0 : static_cast<int>(major * 1000 + minor * 10);
 }
 
+void* libc_function(const char* name) {
+    Object object;
+    // Before glibc 2.34 dlsym was in a library of its own.
+    for (const char* stem : {"libc.so", "libdl.so"})
+        if (find_object(stem, object))
+            if (void* found = find_symbol(object, wanted(name)); found != nullptr) return found;
+    return nullptr;
+}
+
 void* resolve(HookId id) {
     const Hook& hook = kHooks[number(id)];
-    if (find_driver()) return hook.real();
+    if (find_driver()) return hook.next();
     // No libcuda by that name: whoever else exports the function, as if we were not there.
     void* other = look_up_after_us(name(id));
     return other == hook.wrapper ? nullptr : other;
 }
 
+bool others_stand_between() { return other_count.load(std::memory_order_acquire) != 0; }
+
+bool in_other(const void* address) {
+    for (std::size_t i = 0; i < other_count.load(std::memory_order_acquire); ++i)
+        if (inside(others[i], address)) return true;
+    return false;
+}
+
+void* next_of(const char* name) {
+    const std::uint32_t row = row_of(name);
+    return row != kHookCount ? kHooks[row].next() : nullptr;
+}
+
 void* substitute(void* found) {
     for (const Hook& hook : kHooks)
-        if (hook.real() == found) return hook.wrapper;
+        if (hook.own() == found || hook.next() == found) return hook.wrapper;
     return found;
 }
 
@@ -264,7 +382,7 @@ bool is_row(const char* name) { return row_of(name) != kHookCount; }
 
 bool is_missing(const char* name) {
     const std::uint32_t row = row_of(name);
-    return row != kHookCount && (!find_driver() || kHooks[row].real() == nullptr);
+    return row != kHookCount && (!find_driver() || kHooks[row].next() == nullptr);
 }
 
 }  // namespace fragscope::interpose

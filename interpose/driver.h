@@ -15,7 +15,17 @@ struct Driver {
 #define ASK(name) std::atomic<decltype(&::name)> name{nullptr};
 #include "interpose/hooks.def"
 };
-extern constinit Driver driver;
+extern constinit Driver
+    driver;  // the driver's own: what the shim asks, and what the program means by a pointer into it
+
+// What a call of each hooked function would reach if the shim were not there. The driver's own function,
+// unless another library that was loaded after the shim exports one of that name into the program's global
+// scope.
+struct Next {
+#define HOOK(symbol, parameters, arguments, numbered, event) std::atomic<decltype(&::symbol)> symbol{nullptr};
+#include "interpose/hooks.def"
+};
+extern constinit Next next;
 
 // Looks for a loaded libcuda, once there is one. False: none is loaded yet.
 bool find_driver();
@@ -30,11 +40,20 @@ void driver_path(char* out, std::size_t size);
 // is 13000), 0 if it does not tell.
 int runtime_path(char* out, std::size_t size);
 
-// The function of hook `id`, or nullptr: asked for when `driver` has none yet.
+// What the wrapper of `id` calls, or nullptr: asked for when `next` has none yet.
 void* resolve(HookId id);
 
-// What the program should get for `found`, which lies in the driver: our wrapper if the row is hooked, else
-// `found`.
+// Some row's next function is not the driver's. All of this holds once the driver is found.
+bool others_stand_between();
+// An address inside a library between us and the driver that has functions of the driver's names.
+bool in_other(const void* address);
+// The next function of the row with that name; nullptr: no row, or none.
+void* next_of(const char* name);
+
+// The C library's own function of that name, past all that stands before it; nullptr: none.
+void* libc_function(const char* name);
+
+// What the program should get for `found`: our wrapper if it is a row's own or next function, else `found`.
 void* substitute(void* found);
 bool is_wrapper(const void* address);
 bool is_row(const char* name);

@@ -13,14 +13,20 @@
 namespace fragscope::interpose {
 
 constinit thread_local ThreadState thread_state;
+constinit std::atomic<bool> name_sent[kHookCount];
 
 namespace {
-
-constinit std::atomic<bool> name_sent[kHookCount];
 
 constinit std::atomic<bool> key_made{false};
 constinit std::atomic<std::uint32_t> key_phase{0};
 constinit pthread_key_t exit_key = 0;
+
+void leave_ring(ThreadState& thread) {
+    thread.ring = {};
+    thread.generation = kNone;
+    thread.gate_when_idle = kNone;
+    if (!thread.inside()) thread.gate = kNone;
+}
 
 // A thread ends: its ring is for others. Other destructors may still call the driver afterwards; a ring taken
 // then comes back here, as pthread runs destructors again for keys that were set anew.
@@ -28,8 +34,7 @@ void give_back(void*) {
     ThreadState& thread = thread_state;
     if (thread.ring && thread.generation == generation())
         thread.ring.header()->state.store(wire::SlotState::kReleased, std::memory_order_release);
-    thread.ring = {};
-    thread.generation = 0;
+    leave_ring(thread);
 }
 
 // One key for the process; a thread that comes while another makes it does without (its ring stays taken till
@@ -57,7 +62,11 @@ bool claim_ring(ThreadState& thread) {
             wire::ring_records_offset(session.rings_offset, session.ring_count, session.ring_records, i));
         thread.ring = wire::RingWriter(&ring, records, session.ring_records);
         thread.generation = generation();
-        thread.dropping = false;
+        thread.gate_when_idle = thread.generation;
+#if defined(__x86_64__)
+        if (!use_tsc.load(std::memory_order_relaxed)) thread.gate_when_idle = kNone;
+#endif
+        thread.gave_up_at = kNever;
         ring.state.store(wire::SlotState::kLive, std::memory_order_release);
         return true;
     }
@@ -72,7 +81,7 @@ bool take_ring(ThreadState& thread) {
     if (attach()) {
         // Attaching has sent records of its own and thereby taken a ring.
         if (thread.generation == generation()) return true;
-        thread.ring = {};
+        leave_ring(thread);
         if (thread.refused % 64 == 0) taken = claim_ring(thread);
         if (taken) {
             thread.refused = 0;
@@ -138,7 +147,8 @@ std::uint64_t monotonic_ns() {
 // The ring is full. Waits for the collector once, at most wait_ns and only while it lives; then gives up
 // without waiting until the collector has moved again.
 wire::Record* wait_for_slot(ThreadState& thread) {
-    if (thread.dropping) return nullptr;
+    wire::RingHeader& ring = *thread.ring.header();
+    if (ring.tail.load(std::memory_order_relaxed) == thread.gave_up_at) return nullptr;
     const int saved = errno;
     wire::Record* slot = nullptr;
     if (collector_alive()) {
@@ -149,7 +159,7 @@ wire::Record* wait_for_slot(ThreadState& thread) {
             slot = thread.ring.reserve();
         }
     }
-    thread.dropping = slot == nullptr;
+    if (slot == nullptr) thread.gave_up_at = ring.tail.load(std::memory_order_relaxed);
     errno = saved;
     return slot;
 }
@@ -159,19 +169,16 @@ inline wire::Record* reserve(ThreadState& thread) {
     wire::Record* slot = thread.ring.reserve();
     if (slot == nullptr) [[unlikely]]
         return wait_for_slot(thread);
-    thread.dropping = false;
     return slot;
 }
 
 inline bool has_ring(ThreadState& thread) {
-    if (thread.generation == generation() && thread.generation != 0) [[likely]]
+    if (thread.generation == generation()) [[likely]]
         return true;
     return take_ring(thread);
 }
 
 void send_name(std::uint16_t function) {
-    // Marked only when it is out: until then every thread sends it, so that no record can be ahead of its
-    // name.
     const char* text = kHookNames[function];
     if (emit_text(wire::TextKind::kFunctionName, function, text, strlen(text)))
         name_sent[function].store(true, std::memory_order_relaxed);

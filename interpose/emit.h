@@ -19,17 +19,28 @@ namespace fragscope::interpose {
 
 using wire::Kind;
 
-// What a thread keeps. All zero at its start; initial-exec, so that reaching it is one instruction and never
-// allocates.
+// Values of ThreadState's fields beside the numbers of attachments.
+inline constexpr std::uint32_t kNone = UINT32_MAX - 1;
+inline constexpr std::uint32_t kBusy = UINT32_MAX - 2;
+inline constexpr std::uint32_t kNested = UINT32_MAX - 3;
+inline constexpr std::uint64_t kNever = UINT64_MAX;
+
+// What a thread keeps. initial-exec, so that reaching it is one instruction and never allocates.
 struct ThreadState {
+    // The one word that a wrapper compares with generation(): equal, and the thread has a ring of this
+    // attachment and is outside of all wrappers. kBusy: inside a wrapper; what the driver or the shim calls
+    // now is not the program's doing. kNested: inside a wrapper that was reached from a wrapper. Else kNone.
+    std::uint32_t gate = kNone;
+    std::uint32_t gate_when_idle = kNone;  // what `gate` goes back to at the end of a wrapper
+    std::uint32_t generation = kNone;      // the attachment that `ring` belongs to
+    std::uint32_t context_epoch = 0;       // `context` is as of this state of the contexts
     wire::RingWriter ring;
-    std::uint64_t refused = 0;        // records of this thread that found no ring
-    std::uint64_t context = 0;        // the context last seen current …
-    std::uint32_t context_epoch = 0;  // … as of this state of the contexts
-    std::uint32_t generation = 0;     // the attachment that `ring` belongs to
+    std::uint64_t context = kNever;     // the context last seen current, of a known device
+    std::uint64_t refused = 0;          // records of this thread that found no ring
+    std::uint64_t gave_up_at = kNever;  // where the reader stood when waiting for it was given up
     std::uint8_t context_device = wire::kDeviceUnknown;
-    bool busy = false;  // inside a wrapper: what the driver or the shim calls now is not the program's doing
-    bool dropping = false;  // the ring was full for too long and the reader has not moved since
+
+    bool inside() const { return gate == kBusy || gate == kNested; }
 };
 static_assert(sizeof(ThreadState) <= 128);
 
@@ -38,6 +49,7 @@ static_assert(sizeof(ThreadState) <= 128);
 FRAGSCOPE_THREAD_LOCAL;
 #undef FRAGSCOPE_THREAD_LOCAL
 
+// The session's clock. fast_now() for a thread whose gate is open: there the clock is known.
 inline std::uint64_t now() {
 #if defined(__x86_64__)
     if (use_tsc.load(std::memory_order_relaxed)) [[likely]]
@@ -47,6 +59,14 @@ inline std::uint64_t now() {
     clock_gettime(CLOCK_MONOTONIC, &time);
     return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u +
            static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+inline std::uint64_t fast_now() {
+#if defined(__x86_64__)
+    return __rdtsc();
+#else
+    return now();
+#endif
 }
 
 inline std::uint32_t duration_between(std::uint64_t start, std::uint64_t end) {
@@ -76,6 +96,9 @@ void emit(const wire::Record& record);
 // Sends a text, cut to wire::kMaxTextBytes. False: not sent, or not all of it.
 bool emit_text(wire::TextKind kind, std::uint16_t subject, const char* text, std::size_t bytes);
 
+// Functions whose names are out: until then every thread sends the name, so that no record can be ahead of
+// it.
+extern constinit std::atomic<bool> name_sent[kHookCount];
 // Forgets which function names were sent (a new attachment).
 void forget_names();
 

@@ -1,10 +1,9 @@
 // What a row of hooks.def can say: each turns the arguments and results of one call into records.
-#include <cerrno>
-
 #include "interpose/call.h"
 #include "interpose/doors.h"
 #include "interpose/driver.h"
 #include "interpose/emit.h"
+#include "interpose/hot.h"
 #include "interpose/touch.h"
 
 namespace fragscope::interpose {
@@ -21,45 +20,16 @@ std::uint64_t packed(const CUmemLocation& location, unsigned handle_types) {
 
 void Call::record(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
                   std::uint64_t extra) {
-    const auto function = static_cast<std::uint16_t>(id_);
-    const auto result = static_cast<std::uint16_t>(result_);
-    wire::Record* slot = open_record(function, kind, result, bytes);
-    if (slot == nullptr) [[unlikely]]
-        return;
-    slot->sequence = sequence_;
-    slot->start = start_;
-    slot->duration = duration_;
-    slot->function = function;
-    slot->result = result;
-    slot->kind = kind;
-    slot->device = device_;
-    slot->flags = flags_;
-    slot->stack = 0;
-    slot->address = address;
-    slot->bytes = bytes;
-    slot->object = object;
-    slot->extra = extra;
+    record_inline(kind, address, bytes, object, extra);
+}
+
+void Call::record_slowly(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
+                         std::uint64_t extra) const {
+    wire::Record* slot =
+        open_record(static_cast<std::uint16_t>(id_), kind, static_cast<std::uint16_t>(result_), bytes);
+    if (slot == nullptr) return;
+    fill(*slot, kind, address, bytes, object, extra);
     thread_state.ring.commit();
-}
-
-Place Call::place() {
-    const Place at = here();
-    if (at.context == 0) {
-        flags_ |= wire::kNoContext | wire::kUnknownDevice;
-        return at;
-    }
-    at_device(at.device);
-    return at;
-}
-
-void Call::at_device(std::uint8_t device) {
-    device_ = device;
-    if (device == wire::kDeviceUnknown) flags_ |= wire::kUnknownDevice;
-}
-
-void Call::explain_failure() {
-    if (result_ == CUDA_ERROR_OUT_OF_MEMORY) [[unlikely]]
-        failure_snapshot(id_, sequence_);
 }
 
 // -------------------------------------------------------------------------------------------------------
@@ -89,6 +59,8 @@ void Call::acquired_at(Kind kind, std::uint64_t address, std::size_t bytes, unsi
     explain_failure();
 }
 
+void Call::released_at(Kind kind, std::uint64_t address) { unplaced_inline(kind, address, 0, 0, 0); }
+
 void Call::pitch_acquired(const CUdeviceptr* out, const std::size_t* pitch, std::size_t width,
                           std::size_t height) {
     const Place at = place();
@@ -97,12 +69,6 @@ void Call::pitch_acquired(const CUdeviceptr* out, const std::size_t* pitch, std:
     if (succeeded()) renew(address, granted);
     record(Kind::kPitchAcquired, address, width * height, at.context, granted);
     explain_failure();
-}
-
-void Call::released_at(Kind kind, std::uint64_t address) {
-    // Which device and context it was of is known from when it was acquired; the current ones may be others.
-    at_device(wire::kDeviceUnknown);
-    record(kind, address, 0, 0, 0);
 }
 
 // ----------------------------------------------------------------------------------------- virtual memory
@@ -115,8 +81,18 @@ void Call::reserved(const CUdeviceptr* out, std::size_t bytes, std::size_t align
 }
 
 void Call::range_released(Kind kind, CUdeviceptr address, std::size_t bytes) {
-    at_device(wire::kDeviceUnknown);
-    record(kind, address, bytes, 0, 0);
+    unplaced_inline(kind, address, bytes, 0, 0);
+}
+
+void Call::handle_event(Kind kind, CUmemGenericAllocationHandle handle, std::uint64_t type) {
+    unplaced_inline(kind, 0, 0, handle, type);
+}
+
+void Call::mapped(CUdeviceptr address, std::size_t bytes, std::size_t offset,
+                  CUmemGenericAllocationHandle handle) {
+    if (succeeded()) renew(address, bytes);
+    unplaced_inline(Kind::kMapped, address, bytes, handle, offset);
+    explain_failure();
 }
 
 void Call::handle_created(const CUmemGenericAllocationHandle* out, std::size_t bytes,
@@ -134,11 +110,6 @@ void Call::handle_created(const CUmemGenericAllocationHandle* out, std::size_t b
     explain_failure();
 }
 
-void Call::handle_event(Kind kind, CUmemGenericAllocationHandle handle, std::uint64_t type) {
-    at_device(wire::kDeviceUnknown);
-    record(kind, 0, 0, handle, type);
-}
-
 void Call::handle_retained(const CUmemGenericAllocationHandle* out, const void* address) {
     at_device(wire::kDeviceUnknown);
     record(Kind::kHandleRetained, bits(address), 0, succeeded() && out != nullptr ? *out : 0, 0);
@@ -147,14 +118,6 @@ void Call::handle_retained(const CUmemGenericAllocationHandle* out, const void* 
 void Call::handle_imported(const CUmemGenericAllocationHandle* out, CUmemAllocationHandleType type) {
     at_device(wire::kDeviceUnknown);
     record(Kind::kHandleImported, 0, 0, succeeded() && out != nullptr ? *out : 0, type);
-    explain_failure();
-}
-
-void Call::mapped(CUdeviceptr address, std::size_t bytes, std::size_t offset,
-                  CUmemGenericAllocationHandle handle) {
-    at_device(wire::kDeviceUnknown);
-    if (succeeded()) renew(address, bytes);
-    record(Kind::kMapped, address, bytes, handle, offset);
     explain_failure();
 }
 
@@ -201,6 +164,7 @@ Place Call::place_of_stream(CUstream stream) {
     const bool asked = captures_running.load(std::memory_order_relaxed) == 0 && ask != nullptr &&
                        ask(stream, &owner) == CUDA_SUCCESS;
     at = {bits(owner), asked ? device_of(bits(owner)) : wire::kDeviceUnknown, false};
+    flags_ &= static_cast<std::uint16_t>(~wire::kUnknownDevice);
     at_device(at.device);
     return at;
 }
@@ -391,6 +355,25 @@ void Call::capture_ended() {
 // ------------------------------------------------------------------------------------------------ use of the
 // memory
 
+Place Call::place() {
+    const Place at = here();
+    if (at.context == 0) flags_ |= wire::kNoContext;
+    at_device(at.device);
+    return at;
+}
+
+void Call::explain_failure() {
+    if (result_ == CUDA_ERROR_OUT_OF_MEMORY) failure_snapshot(id_, sequence_);
+}
+
+void Call::opaque_write() {
+    if (succeeded() && attach()) session.slot->opaque_writes.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Call::launched() {
+    if (succeeded() && attach()) session.slot->launches.fetch_add(1, std::memory_order_relaxed);
+}
+
 void Call::number_now() {
     start_ = now();
     sequence_ = next_sequence();
@@ -401,14 +384,6 @@ void Call::touched(CUdeviceptr address, std::size_t bytes) {
     at_device(wire::kDeviceUnknown);
     number_now();
     record(Kind::kTouched, address, bytes, 0, 0);
-}
-
-void Call::opaque_write() {
-    if (succeeded() && attach()) session.slot->opaque_writes.fetch_add(1, std::memory_order_relaxed);
-}
-
-void Call::launched() {
-    if (succeeded() && attach()) session.slot->launches.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace fragscope::interpose

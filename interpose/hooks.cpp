@@ -1,12 +1,20 @@
-// The exported driver functions: one line each, out of hooks.def.
+// The exported driver functions: one line each, out of hooks.def. Each has one closure, which holds the
+// program's arguments once: given the function to call it calls it, given a Call it tells of it.
+#include <type_traits>
+
 #include "interpose/observe.h"
 
 using namespace fragscope::interpose;
 
-#define HOOK(symbol, parameters, arguments, numbered, event)                                            \
-    extern "C" CUresult CUDAAPI symbol parameters {                                                     \
-        return observe<When::numbered>(                                                                 \
-            HookId::k_##symbol, driver.symbol, __builtin_return_address(0),                             \
-            [&](decltype(&::symbol) real) { return real arguments; }, [&](Call& call) { call.event; }); \
+#define HOOK(symbol, parameters, arguments, numbered, event)                                   \
+    extern "C" CUresult CUDAAPI symbol parameters {                                            \
+        return observe<When::numbered>(                                                        \
+            HookId::k_##symbol, next.symbol,                                                   \
+            driver.symbol, [=](auto& subject) __attribute__((always_inline)) {                 \
+                if constexpr (std::is_base_of_v<Call, std::remove_cvref_t<decltype(subject)>>) \
+                    subject.event;                                                             \
+                else                                                                           \
+                    return subject arguments;                                                  \
+            });                                                                                \
     }
 #include "interpose/hooks.def"

@@ -1,45 +1,101 @@
 // What every wrapper does around the real call: keep the driver's and the shim's own calls out, time and
-// number the call, and say what the trace learns.
+// number the call, and say what the trace learns. The straight path is inlined whole into each wrapper and
+// calls nothing but the driver; all that is rare is apart from it. It leaves errno alone because nothing on
+// it can touch errno; the rest saves it.
 #pragma once
+
+#include <cerrno>
 
 #include "interpose/call.h"
 #include "interpose/driver.h"
 #include "interpose/emit.h"
+#include "interpose/hot.h"
 
 namespace fragscope::interpose {
 
 enum class When { kBefore, kAfter, kUnnumbered };
 
-// `slot` holds the real function; `call(real)` calls it with the program's arguments; `event(Call&)` tells of
-// it.
-template <When when, typename Function, typename Invoke, typename Event>
-inline CUresult observe(HookId id, std::atomic<Function>& slot, const void* caller, Invoke&& invoke,
-                        Event&& event) {
-    Function real = slot.load(std::memory_order_relaxed);
-    if (real == nullptr) [[unlikely]] {
+// `row` is the wrapper's closure (hooks.cpp). It is taken by value: what it holds need not lie in memory on
+// the straight path then.
+template <typename Row>
+[[gnu::noinline, gnu::cold]] void tell(HookId id, CUresult result, std::uint64_t sequence,
+                                       std::uint64_t start, std::uint32_t duration, const void* caller,
+                                       Row row) {
+    const int saved = errno;
+    Call call(id, result, sequence, start, duration, caller);
+    row(call);
+    errno = saved;
+}
+
+// A wrapper that was reached from inside a wrapper. A library that stands between us and the driver may call
+// other functions of its own in this way, to be found after us as if we were not there; from the second level
+// on it is the driver itself, so that nothing can go round in a circle.
+template <typename Function, typename Row>
+[[gnu::noinline, gnu::cold]] CUresult nested(ThreadState& thread, Function onward, Function own, Row row) {
+    if (thread.gate == kNested) return row(own != nullptr ? own : onward);
+    thread.gate = kNested;
+    const CUresult result = row(onward);
+    thread.gate = kBusy;
+    return result;
+}
+
+// The thread is in a wrapper already, has no ring, or there is no session at all.
+template <When when, typename Function, typename Row>
+[[gnu::noinline, gnu::cold]] CUresult observe_slowly(HookId id, const std::atomic<Function>& onward,
+                                                     const std::atomic<Function>& own, const void* caller,
+                                                     Row row) {
+    Function real = onward.load(std::memory_order_acquire);
+    const std::uint32_t attachment = generation();
+    if (attachment == kOff && real != nullptr) return row(real);
+    if (real == nullptr) {
         real = reinterpret_cast<Function>(resolve(id));
         if (real == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
     }
     ThreadState& thread = thread_state;
-    const std::uint32_t attachment = generation();
-    if (thread.busy || attachment == kOff) [[unlikely]]
-        return invoke(real);
-    thread.busy = true;
+    if (thread.inside()) return nested(thread, real, own.load(std::memory_order_acquire), row);
+    if (attachment == kOff) return row(real);
+    thread.gate = kBusy;
     // Before the first time is taken: which clock it is of, the session says.
-    if (attachment == 0) [[unlikely]]
-        attach();
+    if (attachment == 0) attach();
 
     std::uint64_t sequence = 0, start = 0;
     std::uint32_t duration = 0;
     if constexpr (when != When::kUnnumbered) start = now();
     if constexpr (when == When::kBefore) sequence = next_sequence();
-    const CUresult result = invoke(real);
+    const CUresult result = row(real);
     if constexpr (when != When::kUnnumbered) duration = duration_between(start, now());
     if constexpr (when == When::kAfter) sequence = next_sequence();
+    tell(id, result, sequence, start, duration, caller, row);
+    thread.gate = thread.gate_when_idle;
+    return result;
+}
 
-    Call call(id, result, sequence, start, duration, caller);
-    event(call);
-    thread.busy = false;
+// `onward` holds what the call would reach if we were not there, `own` the driver's function. Inlined into
+// the wrapper, whose return address is thereby the program's.
+template <When when, typename Function, typename Row>
+[[gnu::always_inline]] inline CUresult observe(HookId id, const std::atomic<Function>& onward,
+                                               const std::atomic<Function>& own, Row row) {
+    ThreadState& thread = thread_state;
+    const Function real = onward.load(std::memory_order_relaxed);
+    if (thread.gate != generation() || real == nullptr) [[unlikely]]
+        return observe_slowly<when>(id, onward, own, __builtin_return_address(0), row);
+    thread.gate = kBusy;
+
+    std::uint64_t sequence = 0, start = 0;
+    std::uint32_t duration = 0;
+    if constexpr (when != When::kUnnumbered) start = fast_now();
+    if constexpr (when == When::kBefore) sequence = next_sequence();
+    const CUresult result = row(real);
+    if constexpr (when != When::kUnnumbered) duration = duration_between(start, fast_now());
+    if constexpr (when == When::kAfter) sequence = next_sequence();
+
+    if (result != CUDA_SUCCESS) [[unlikely]] {
+        tell(id, result, sequence, start, duration, __builtin_return_address(0), row);
+    } else {
+        HotCall call(id, CUDA_SUCCESS, sequence, start, duration, __builtin_return_address(0));
+        row(call);
+    }
+    thread.gate = thread.gate_when_idle;
     return result;
 }
 

@@ -20,42 +20,16 @@ namespace fragscope::interpose {
 
 constinit Session session;
 constinit std::atomic<bool> use_tsc{false};
-constinit std::atomic<std::uint64_t> sequence_counter{0};
+constinit std::atomic<std::uint64_t> sequence_counter{1};
+constinit ForkPage fork_page{};
 
 namespace {
 
-enum Phase : std::uint32_t { kUntried = 0, kBusy = 1, kDone = 2 };
+enum Phase : std::uint32_t { kUntried = 0, kBusyAttaching = 1, kDone = 2 };
 
-// Wiped to zero in a forked child (MADV_WIPEONFORK), which thereby finds itself untried and unattached. A
-// vfork child shares all memory with its parent and is in this respect the parent.
-struct ForkPage {
-    std::atomic<std::uint32_t> generation;
-    std::atomic<std::uint32_t> phase;
-};
-
-constinit const std::atomic<std::uint32_t> kNoGeneration{0};
-constinit std::atomic<ForkPage*> fork_page{nullptr};
 constinit std::atomic<std::uint32_t> attachments{0};  // survives a fork, so that a child's number is new
 
 constexpr std::size_t kPage = 4096;
-
-ForkPage* make_fork_page() {
-    ForkPage* page = fork_page.load(std::memory_order_acquire);
-    if (page != nullptr) return page;
-    void* memory = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return nullptr;
-    if (madvise(memory, kPage, MADV_WIPEONFORK) != 0) {
-        munmap(memory, kPage);  // a kernel older than 4.14: a child could write into its parent's ring
-        return nullptr;
-    }
-    ForkPage* fresh = static_cast<ForkPage*>(memory);
-    if (fork_page.compare_exchange_strong(page, fresh, std::memory_order_acq_rel)) {
-        generation_word.store(&fresh->generation, std::memory_order_release);
-        return fresh;
-    }
-    munmap(memory, kPage);
-    return page;
-}
 
 // Maps the session and copies what was checked. A child keeps the mapping that it inherited.
 bool map_session() {
@@ -162,19 +136,19 @@ bool claim_slot() {
     return false;
 }
 
-bool attach_now(ForkPage* page) {
+bool attach_now() {
+    // A kernel older than 4.14 refuses: there a child could write into its parent's ring.
+    if (madvise(&fork_page, sizeof fork_page, MADV_WIPEONFORK) != 0) return false;
     if (!map_session() || session.header->collector_state.load() != wire::CollectorState::kRunning)
         return false;
     if (!claim_slot()) return false;
-    sequence_counter.store(0, std::memory_order_relaxed);
+    sequence_counter.store(1, std::memory_order_relaxed);
     reset_process_state();
-    page->generation.store(attachments.fetch_add(1) + 1, std::memory_order_release);
+    fork_page.generation.store(attachments.fetch_add(1) + 1, std::memory_order_release);
     return true;
 }
 
 }  // namespace
-
-constinit std::atomic<const std::atomic<std::uint32_t>*> generation_word{&kNoGeneration};
 
 std::size_t read_file(const char* path, char* out, std::size_t size) {
     const int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -189,26 +163,24 @@ std::size_t read_file(const char* path, char* out, std::size_t size) {
     return length;
 }
 
-bool attach() {
-    if (generation() != 0) return !recording_off();
+bool attach_first() {
     const int saved = errno;
     bool done = false;
-    if (ForkPage* page = make_fork_page(); page != nullptr) {
-        std::uint32_t phase = kUntried;
-        if (page->phase.compare_exchange_strong(phase, kBusy, std::memory_order_acq_rel)) {
-            done = attach_now(page);
-            if (!done) page->generation.store(kOff, std::memory_order_release);
-            page->phase.store(kDone, std::memory_order_release);
-            if (done) announce_process();
-        } else {
-            // Another thread is at it, which takes a few system calls. Should it take longer, do without the
-            // record.
-            for (int turn = 0; turn < 400 && page->phase.load(std::memory_order_acquire) == kBusy; ++turn) {
-                const timespec nap{0, 50'000};
-                nanosleep(&nap, nullptr);
-            }
-            done = attached();
+    std::uint32_t phase = kUntried;
+    if (fork_page.phase.compare_exchange_strong(phase, kBusyAttaching, std::memory_order_acq_rel)) {
+        done = attach_now();
+        if (!done) fork_page.generation.store(kOff, std::memory_order_release);
+        fork_page.phase.store(kDone, std::memory_order_release);
+        if (done) announce_process();
+    } else {
+        // Another thread is at it, which takes a few system calls. Should it take longer, do without the
+        // record.
+        for (int turn = 0; turn < 400 && fork_page.phase.load(std::memory_order_acquire) == kBusyAttaching;
+             ++turn) {
+            const timespec nap{0, 50'000};
+            nanosleep(&nap, nullptr);
         }
+        done = attached();
     }
     errno = saved;
     return done;

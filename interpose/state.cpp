@@ -70,23 +70,23 @@ void reset_process_state() {
 
 Place here() {
     ThreadState& thread = thread_state;
-    CUcontext current = nullptr;
     const auto ask = driver.cuCtxGetCurrent.load(std::memory_order_relaxed);
+    CUcontext current = nullptr;
     if (ask == nullptr || ask(&current) != CUDA_SUCCESS || current == nullptr) return {};
     const auto context = reinterpret_cast<std::uint64_t>(current);
     const std::uint32_t epoch = context_epoch.load(std::memory_order_relaxed);
-    bool fresh = false;
-    if (thread.context != context || thread.context_epoch != epoch) {
-        const auto ask_device = driver.cuCtxGetDevice.load(std::memory_order_relaxed);
-        CUdevice device = -1;
-        const bool known =
-            ask_device != nullptr && ask_device(&device) == CUDA_SUCCESS && device >= 0 && device < 255;
-        thread.context = context;
-        thread.context_epoch = epoch;
-        thread.context_device = known ? static_cast<std::uint8_t>(device) : wire::kDeviceUnknown;
-        fresh = remember_context(context, thread.context_device);
-    }
-    return {context, thread.context_device, fresh};
+    if (thread.context == context && thread.context_epoch == epoch)
+        return {context, thread.context_device, false};
+    const auto ask_device = driver.cuCtxGetDevice.load(std::memory_order_relaxed);
+    CUdevice device = -1;
+    if (ask_device == nullptr || ask_device(&device) != CUDA_SUCCESS || device < 0 ||
+        device >= wire::kDeviceUnknown)
+        return {context, wire::kDeviceUnknown, remember_context(context, wire::kDeviceUnknown)};
+    // Only a context whose device is known is remembered by the thread.
+    thread.context = context;
+    thread.context_epoch = epoch;
+    thread.context_device = static_cast<std::uint8_t>(device);
+    return {context, thread.context_device, remember_context(context, thread.context_device)};
 }
 
 std::uint8_t device_of(std::uint64_t context) {

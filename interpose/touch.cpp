@@ -66,8 +66,8 @@ bool touch(std::uint64_t address, std::uint64_t bytes) {
     return !all;
 }
 
-void renew(std::uint64_t address, std::uint64_t bytes) {
-    if (!any_touch.load(std::memory_order_relaxed) || bytes == 0) return;
+void renew_told(std::uint64_t address, std::uint64_t bytes) {
+    if (bytes == 0) return;
     const std::uint64_t last = address + bytes - 1;
     if (last < address || last / kPage - address / kPage >= kMaxPages || !try_lock()) {
         stale.store(true);

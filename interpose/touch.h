@@ -9,10 +9,12 @@ namespace fragscope::interpose {
 
 // True if a write to [address, address + bytes) has to be told: some of it was not told before.
 bool touch(std::uint64_t address, std::uint64_t bytes);
-// What lies at [address, address + bytes) is new: what was told of the old is forgotten.
-void renew(std::uint64_t address, std::uint64_t bytes);
-void forget_touches();
-
 extern constinit std::atomic<bool> any_touch;
+void renew_told(std::uint64_t address, std::uint64_t bytes);
+// What lies at [address, address + bytes) is new: what was told of the old is forgotten.
+inline void renew(std::uint64_t address, std::uint64_t bytes) {
+    if (any_touch.load(std::memory_order_relaxed)) renew_told(address, bytes);
+}
+void forget_touches();
 
 }  // namespace fragscope::interpose

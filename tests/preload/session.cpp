@@ -30,7 +30,13 @@ Outcome run_program(const std::vector<std::string>& command, const std::vector<s
     posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], 1);
     posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], 2);
     std::vector<std::string> environment = variables;
-    for (char** variable = environ; *variable != nullptr; ++variable) environment.emplace_back(*variable);
+    // Ours in place of inherited ones: of two of the same name the loader takes the last, others the first.
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+        const std::string name(*variable, std::strcspn(*variable, "=") + 1);
+        if (std::none_of(variables.begin(), variables.end(),
+                         [&](const std::string& each) { return each.compare(0, name.size(), name) == 0; }))
+            environment.emplace_back(*variable);
+    }
     std::vector<char*> arguments, values;
     for (const std::string& each : command) arguments.push_back(const_cast<char*>(each.c_str()));
     for (const std::string& each : environment) values.push_back(const_cast<char*>(each.c_str()));
