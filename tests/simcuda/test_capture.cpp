@@ -1,5 +1,4 @@
 // Stream capture: no bytes until a launch; calls that it forbids.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <thread>
 
 #include "sim_test.h"

@@ -1,5 +1,4 @@
 // Contexts: overhead, what their end frees, the per-thread stack, error codes.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <thread>
 
 #include "sim_test.h"

@@ -1,5 +1,4 @@
 // Host, managed and array memory; copies and fills; what an address is.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <numeric>
 
 #include "sim_test.h"

@@ -1,5 +1,4 @@
 // Linear memory: packing, rounding, capacity, alignment, frees.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "sim_test.h"
 
 #include <algorithm>

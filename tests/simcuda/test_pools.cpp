@@ -1,5 +1,4 @@
 // Stream-ordered pools: growth, thresholds, trimming, pending frees, reuse.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "sim_test.h"
 
 using namespace sim_test;

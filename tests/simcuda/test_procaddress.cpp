@@ -1,5 +1,4 @@
 // cuGetProcAddress against the headers; exports; private tables.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <dlfcn.h>
 
 #include <map>

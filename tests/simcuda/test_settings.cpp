@@ -1,5 +1,4 @@
 // Settings, faults, latencies, log and ledger, older drivers.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <dlfcn.h>
 
 #include <chrono>

@@ -1,5 +1,4 @@
 // Several processes on one device: each other's charges, death by SIGKILL, handles that travel.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <signal.h>
 #include <sys/socket.h>
 

@@ -1,5 +1,4 @@
 // Many threads at once; run it under ThreadSanitizer too.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <atomic>
 #include <random>
 #include <thread>

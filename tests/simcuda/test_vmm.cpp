@@ -1,5 +1,4 @@
 // Virtual memory management: reference counts, order of ends, address space.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "sim_test.h"
 
 using namespace sim_test;

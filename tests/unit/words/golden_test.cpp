@@ -1,6 +1,5 @@
 // Whole pages from hand-built messages, compared with the texts beside them. Run with
 // FRAGSCOPE_UPDATE_GOLDENS=1 to write them anew, and read the difference before keeping it.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <google/protobuf/text_format.h>

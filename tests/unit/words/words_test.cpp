@@ -1,5 +1,4 @@
 // Numbers, wrapping, tables and the dictionary behind `fragscope report` and `fragscope explain`.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "tools/words.h"
 
 #include <doctest/doctest.h>
