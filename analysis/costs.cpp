@@ -41,7 +41,8 @@ std::uint64_t DurationHistogram::quantile(double share) const {
 
 std::vector<report::FunctionCost> costs_of(const Trace& trace) {
     struct Cost {
-        DurationHistogram durations;
+        DurationHistogram durations;  // of the calls that have one
+        std::uint64_t calls = 0;
         std::uint64_t failed = 0;
         double sum = 0;
     };
@@ -50,24 +51,31 @@ std::vector<report::FunctionCost> costs_of(const Trace& trace) {
         for (const Event& event : events) {
             // Not calls of the program: the shim's questions, further records of one call, records of no call.
             if (event.has(wire::kByShim) || event.has(wire::kContinued)) continue;
+            // Sent once for each growth of what was written, not once for each call.
+            if (event.kind == wire::Kind::kTouched) continue;
             if (event.function.value >= trace.functions.size() || trace.functions[event.function.value].empty()) continue;
             Cost& cost = costs[event.function.value];
+            ++cost.calls;
+            if (event.failed()) ++cost.failed;
+            // No call takes no time: zero stands for a duration that was not taken.
+            if (event.duration_ns == 0) continue;
             cost.durations.add(event.duration_ns);
             cost.sum += static_cast<double>(event.duration_ns);
-            if (event.failed()) ++cost.failed;
         }
     }
     std::vector<std::pair<double, report::FunctionCost>> sorted;
     for (std::size_t function = 0; function < costs.size(); ++function) {
         const Cost& cost = costs[function];
-        if (cost.durations.count() == 0) continue;
+        if (cost.calls == 0) continue;
         report::FunctionCost out;
         out.set_function(trace.functions[function]);
-        out.set_calls(cost.durations.count());
+        out.set_calls(cost.calls);
         out.set_failed(cost.failed);
-        out.set_median_ns(cost.durations.quantile(0.5));
-        out.set_p99_ns(cost.durations.quantile(0.99));
-        out.set_max_ns(cost.durations.largest());
+        if (cost.durations.count() != 0) {
+            out.set_median_ns(cost.durations.quantile(0.5));
+            out.set_p99_ns(cost.durations.quantile(0.99));
+            out.set_max_ns(cost.durations.largest());
+        }
         sorted.emplace_back(cost.sum, out);
     }
     std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first > b.first; });

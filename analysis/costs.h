@@ -30,7 +30,8 @@ class DurationHistogram {
     std::uint64_t largest_ = 0;
 };
 
-// The program's own calls, most expensive (in sum) first. The shim's own questions are not counted.
+// The program's own calls, most expensive (in sum) first, then those without any measured duration. The shim's own questions
+// are not counted.
 std::vector<report::FunctionCost> costs_of(const Trace& trace);
 
 }  // namespace fragscope::analysis

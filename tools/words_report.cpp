@@ -240,9 +240,9 @@ void put_costs(Page& page, const Report& report) {
         row.cells = {cost.function(),
                      grouped(cost.calls()),
                      grouped(cost.failed()),
-                     human_duration(cost.median_ns()),
-                     human_duration(cost.p99_ns()),
-                     human_duration(cost.max_ns())};
+                     cost.has_median_ns() ? human_duration(cost.median_ns()) : "-",
+                     cost.has_p99_ns() ? human_duration(cost.p99_ns()) : "-",
+                     cost.has_max_ns() ? human_duration(cost.max_ns()) : "-"};
         table.rows.push_back(std::move(row));
     }
     page.table(table);
