@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "analysis/charged.h"
+#include "analysis/kinds.h"
 #include "analysis/session.h"
 
 namespace fragscope::analysis {
@@ -93,7 +94,11 @@ std::vector<std::string> blind_spots_of(const Trace& trace, ProcessIndex process
     if (process.value < trace.events.size()) {
         for (const Event& event : trace.events[process.value]) {
             if (event.has(wire::kCaptured) || event.has(wire::kCaptureUnknown)) ++captured;
-            if (event.has(wire::kUnknownDevice)) ++unknown_devices;
+            // Only what takes memory of a device needs one; a release is joined by its address.
+            if (event.has(wire::kUnknownDevice) && acquires(event.kind) && !event.failed() && !event.has(wire::kByShim) &&
+                !event.has(wire::kContinued)) {
+                ++unknown_devices;
+            }
         }
     }
     if (captured != 0) {
@@ -102,7 +107,8 @@ std::vector<std::string> blind_spots_of(const Trace& trace, ProcessIndex process
                                   captured));
     }
     if (unknown_devices != 0) {
-        out.push_back(fmt::format("For {} calls the device could not be found out.", unknown_devices));
+        out.push_back(fmt::format("For {} allocation{} the device could not be found out: no device's sums contain what was taken.",
+                                  unknown_devices, unknown_devices == 1 ? "" : "s"));
     }
     return out;
 }
