@@ -56,11 +56,11 @@ void for_addresses(const Situation& s, const Verdict& verdict, std::vector<std::
     if (verdict.cause() == Verdict::virtual_space_fragmentation) {
         out.push_back("Reserve one large window at the start and map parts of it as needed, instead of many reservations "
                       "that come and go.");
-        out.push_back("Or free the reservations that lie between the gaps first; the space around them joins.");
+        out.push_back("Or give the reservations that lie between the gaps back first (cuMemAddressFree); the space around them joins.");
         return;
     }
     if (s.space.unbacked != 0) {
-        out.push_back(fmt::format("Free reservations that have nothing mapped (cuMemAddressFree): {} of {} reserved.",
+        out.push_back(fmt::format("Give back reservations that have nothing mapped (cuMemAddressFree): {} of {} reserved.",
                                   in_words(s.space.unbacked), in_words(s.space.reserved)));
     }
     out.push_back("Reserve less ahead: a reservation costs no memory, but the address space has an end.");
@@ -75,11 +75,11 @@ std::vector<std::string> actions_for(const Situation& s, const std::vector<Count
             if (verdict.constraint() == "cached_by_pool") for_cached(s, out);
             if (verdict.constraint() == "pending_frees") {
                 out.push_back("Synchronise the streams that freed memory (cudaStreamSynchronize) before this allocation, or "
-                              "free earlier, so that the stream gets there in time.");
+                              "give it back earlier, so that the stream gets there in time.");
             }
             if (verdict.constraint() == "pool_maximum") {
-                out.push_back("Raise the pool's maximum size (CUmemPoolProps::maxSize of cuMemPoolCreate), or free "
-                              "allocations of this pool first.");
+                out.push_back("Raise the pool's maximum size (CUmemPoolProps::maxSize of cuMemPoolCreate), or give "
+                              "allocations of this pool back first.");
             }
             if (verdict.constraint() == "address_space") for_addresses(s, verdict, out);
             if (verdict.constraint() == "driver_refused") {
@@ -91,7 +91,7 @@ std::vector<std::string> actions_for(const Situation& s, const std::vector<Count
         case Verdict::capacity_exhaustion: for_capacity(s, verdict, out); break;
         case Verdict::virtual_space_fragmentation: for_addresses(s, verdict, out); break;
         case Verdict::allocator_external_fragmentation:
-            out.push_back("Free all blocks of the pool that share chunks with the gaps, or give long-lived and short-lived "
+            out.push_back("Give back all blocks of the pool that share chunks with the gaps, or give long-lived and short-lived "
                           "blocks pools of their own.");
             break;
         case Verdict::undetermined:
@@ -109,10 +109,10 @@ std::vector<std::string> not_known_in(const Situation& s) {
                       "is asked after every failed allocation, but not again within a few milliseconds; of several failures "
                       "in a row the first one has its snapshot.");
     }
-    out.push_back("The largest free physical run: no call shows it. A probe with cuMemCreate at the failure bounds it.");
+    out.push_back("The largest physical run that nobody holds: no call shows it. A probe with cuMemCreate at the failure bounds it.");
     if (s.linear.interval().known() && !s.linear.exact()) {
-        out.push_back(fmt::format("How the driver rounds and packs linear memory: {} are charged for {} requested. The drop "
-                                  "of free memory around single allocations tells.",
+        out.push_back(fmt::format("How the driver rounds and packs linear memory: {} are charged for {} requested. The "
+                                  "drop of device-free memory (cuMemGetInfo) around single allocations tells.",
                                   in_words(s.linear.interval()), in_words(s.linear_requested.interval())));
     }
     if (!s.payload.decisive && s.handles.high().value_or(1) != 0) {

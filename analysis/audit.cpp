@@ -38,14 +38,14 @@ report::Domain physical_domain(const Situation& s) {
     report::Domain out;
     out.set_name("physical");
     *out.mutable_free_sum() =
-        s.device_free.as(report::Quantity::eligible_free, "free of cuMemGetInfo; " + s.device_free.reason())
+        s.device_free.as(report::Quantity::eligible_free, s.device_free.reason())
             .message();
     *out.mutable_free_largest() =
         (s.device_free.high()
              ? Quantity::bounded(report::Quantity::largest_allocatable, {std::nullopt, s.device_free.high()}, s.physical,
-                                 "free physical runs are not visible to a program; no run is larger than the sum")
+                                 "which physical runs nobody holds is not visible to a program; no run is larger than the sum")
              : Quantity::unknown(report::Quantity::largest_allocatable, s.physical,
-                                 "free physical runs are not visible to a program"))
+                                 "which physical runs nobody holds is not visible to a program"))
             .message();
     // Only allocations whose charge and request are both known take part: charges of another kind are not comparable.
     const Quantity charged = s.handles.as(report::Quantity::charged, "VMM allocations of this process");
@@ -56,7 +56,7 @@ report::Domain physical_domain(const Situation& s) {
         out.set_internal_ratio(static_cast<double>(*s.handle_waste.low()) / static_cast<double>(*s.handles.low()));
     }
     out.set_note(
-        "The external ratio of physical memory cannot be computed: the largest free run is not visible. Internal waste "
+        "The external ratio of physical memory cannot be computed: the largest run that nobody holds is not visible. Internal waste "
         "counts VMM pages that hold some payload; mapping them elsewhere does not remove it.");
     return out;
 }
@@ -66,14 +66,14 @@ report::Domain virtual_domain(const Situation& s) {
     out.set_name("virtual");
     const AddressSpace& space = s.space;
     if (!space.seen || s.losses.any()) {
-        const std::string why = space.seen ? "records were lost or losses are not known: which gaps are free is not known"
+        const std::string why = space.seen ? "records were lost or losses are not known: which gaps were unused is not known"
                                            : "this process reserved no address range, so its gaps are not known";
         *out.mutable_free_sum() = Quantity::unknown(report::Quantity::eligible_free, s.address, why).message();
         *out.mutable_free_largest() = Quantity::unknown(report::Quantity::largest_allocatable, s.address, why).message();
         return out;
     }
     const std::string why = fmt::format(
-        "gaps between reservations that were reserved before and are free, as a request aligned to {} can use them; gaps "
+        "gaps between reservations that were reserved before and were given back, as a request aligned to {} can use them; gaps "
         "never given out ({} inside the span) and addresses beyond it may be usable or not",
         in_words(s.request.draws == Draws::kAddressSpace ? s.request.alignment : s.page), in_words(space.unseen_sum));
     *out.mutable_free_sum() =
@@ -94,7 +94,7 @@ report::Domain pool_domain(const Situation& s, const PoolAtFailure& pool) {
     *out.mutable_free_largest() =
         (pool.cached.high()
              ? Quantity::bounded(report::Quantity::largest_allocatable, {std::nullopt, pool.cached.high()}, s.physical,
-                                 "how the pool lays out what it has free is not visible; no piece is larger than the sum")
+                                 "how the pool lays out what it keeps unused is not visible; no piece is larger than the sum")
              : Quantity::unknown(report::Quantity::largest_allocatable, s.physical, "the pool was not asked"))
             .message();
     *out.mutable_charged() = pool.reserved.message();
@@ -119,7 +119,7 @@ report::Domain pool_domain(const Situation& s, const PoolAtFailure& pool) {
                               "the pool was not asked, or frees were waiting for their stream")
                 .message();
     }
-    out.set_note("Cached bytes serve this pool's requests only; for any other request they are not free.");
+    out.set_note("Cached bytes serve this pool's requests only; for any other request they are taken.");
     return out;
 }
 

@@ -9,8 +9,8 @@ namespace {
 
 using wire::Kind;
 
-constexpr char kNothingWitnessed[] = "nothing of this kind succeeded between the failure and the next release";
-constexpr char kFreeNotKnown[] = "what the device had free at the failure is not known";
+constexpr char kNothingWitnessed[] = "nothing of this kind succeeded between the failure and this process's next release";
+constexpr char kFreeNotKnown[] = "how much of the device was held by nobody at the failure is not known";
 
 class Bound {
   public:
@@ -23,7 +23,7 @@ class Bound {
     Bound& witnessed(bool same_mechanism) {
         if (same_mechanism && s_.succeeded_after != 0) {
             low_ = s_.succeeded_after;
-            out_.set_low_evidence(fmt::format("{} succeeded after the failure, before anything was released",
+            out_.set_low_evidence(fmt::format("{} succeeded after the failure, before this process released anything",
                                               in_words(s_.succeeded_after)));
         }
         return *this;
@@ -80,14 +80,14 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
     std::vector<report::Bound> out;
     const Kind kind = s.event->kind;
     const auto free = s.free_then.high();
-    const std::string sum = "free device memory";
+    const std::string sum = "device-free memory";
     const std::string said = s.free_then.reason();
 
     if (s.request.draws == Draws::kAddressSpace) {
         out.push_back(Bound(s, "reservation", s.address)
                           .witnessed(true)
                           .at_least(std::min(s.space.small_witnessed_largest, s.request.requested - 1),
-                                    "the largest free gap that was reserved before")
+                                    "the largest gap that was reserved before and was given back")
                           .failed(true)
                           .done("one cuMemAddressReserve; memory behind it comes on top"));
         return out;
@@ -118,8 +118,8 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
     stitched.at_most(in_whole(free, minimum), sum, said + ", in whole units of " + in_words(minimum));
     if (kind == Kind::kHandleCreated && s.request.requested == minimum) stitched.failed(true);
     out.push_back(stitched.done(
-        "many small cuMemCreate mapped side by side: consecutive addresses, no larger physical extent and no more free "
-        "bytes; it needs an address range, and a mapping call for each unit"));
+        "many small cuMemCreate mapped side by side: consecutive addresses, no larger physical extent and no more bytes "
+        "than nobody holds; it needs an address range, and a mapping call for each unit"));
     Bound segmented(s, "segmented", s.physical);
     segmented.at_most(free, sum, said);
     if (kind == Kind::kLinearAcquired && s.request.requested <= kPackedUpTo) segmented.failed(true);
@@ -131,7 +131,7 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
         const auto cached = s.cached.high();
         pool.witnessed(kind == Kind::kPoolAcquired)
             .at_most(free && cached ? std::optional(*free + *cached) : std::nullopt,
-                     "free device memory and what pools keep", "as the driver said right after the failure")
+                     "device-free memory and what pools keep", "as the driver said right after the failure")
             .failed(kind == Kind::kPoolAcquired);
         for (const PoolAtFailure& each : s.pools) {
             if (each.pool == s.request.pool && each.said.maximum) {
@@ -143,7 +143,7 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
     Bound compaction(s, "compaction", s.physical);
     compaction.at_most(free, sum, said);
     out.push_back(compaction.done(
-        "moving live allocations together adds no free bytes; pointers of linear memory are known to the program, so only "
+        "moving live allocations together adds no bytes to what nobody holds; pointers of linear memory are known to the program, so only "
         "memory that is reached through a mapping or a table can be moved, and not while kernels use it"));
     return out;
 }

@@ -19,6 +19,16 @@ Losses losses_of(const Trace& trace, ProcessIndex process) {
     return out;
 }
 
+Losses with_contradictions(const Losses& losses, const Contradictions& contradictions) {
+    Losses out = losses;
+    if (contradictions.unknown_releases + contradictions.unknown_handles != 0) {
+        out.acquisitions = true;
+        out.acquired_bytes.reset();
+    }
+    if (contradictions.overlapping_acquisitions != 0) out.releases = true;
+    return out;
+}
+
 Interval weakened(const Interval& interval, const Losses& losses) {
     Interval out = interval;
     if (!losses.any()) return out;

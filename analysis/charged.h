@@ -27,6 +27,9 @@ struct Losses {
 };
 
 Losses losses_of(const Trace& trace, ProcessIndex process);
+// The same, and what contradictions show: memory of before the recording or of calls that escaped it, so that there is more
+// than the records say, or less.
+Losses with_contradictions(const Losses& losses, const Contradictions& contradictions);
 
 // The books' interval, as wide as the losses make it.
 Interval weakened(const Interval& interval, const Losses& losses);

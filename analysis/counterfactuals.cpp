@@ -76,9 +76,20 @@ Quantity needed_of(const Situation& s, const Scope& scope) {
                           : Quantity::bounded(report::Quantity::needed, needed, scope, s.request.needed_reason);
 }
 
-std::string pool_names(const Situation& s) {
+Quantity of_other_pools(const Situation& s, const PoolAtFailure& own) {
+    Quantity out = Quantity::derived(report::Quantity::reclaimable, 0, s.physical, "sum over the other pools of the device");
+    for (const PoolAtFailure& pool : s.pools) {
+        if (&pool != &own) out = plus(out, pool.reclaimable, report::Quantity::reclaimable, out.reason()).value();
+    }
+    // What is in no pool of this list, such as pools whose device is not known.
+    return s.reclaimable.high() ? out : Quantity::bounded(report::Quantity::reclaimable, {out.low(), std::nullopt}, s.physical,
+                                                          out.reason() + "; not all pools were asked");
+}
+
+std::string pool_names(const Situation& s, const PoolAtFailure* own) {
     std::string out;
     for (const PoolAtFailure& pool : s.pools) {
+        if (&pool == own) continue;
         if (pool.reclaimable.high() == std::optional<std::uint64_t>(0)) continue;
         if (!out.empty()) out += ", ";
         out += pool.name;
@@ -86,18 +97,19 @@ std::string pool_names(const Situation& s) {
     return out;
 }
 
-// Rows that give device memory back, for a request that takes some.
-void memory_rows(Table& table, const Situation& s) {
-    if (s.pools.empty() && !s.used_pools) {
+// Rows that give device memory back, for a request that takes some. `own`: the pool that the request is to come from; what it
+// keeps is in the base already.
+void memory_rows(Table& table, const Situation& s, const PoolAtFailure* own = nullptr) {
+    if (s.pools.empty() && !s.used_pools && s.snapshot.pools.empty()) {
         table.not_applicable("with_cached_returned", "memory that stream-ordered pools keep", Blame::kCached,
                              "no stream-ordered pool was seen");
         table.not_applicable("with_pending_frees_done", "frees that wait for their stream", Blame::kPending,
-                             "no stream-ordered free was seen");
+                             "no stream-ordered release was seen");
     } else {
-        const std::string names = pool_names(s);
+        const std::string names = pool_names(s, own);
         table.add("with_cached_returned",
                   "memory that stream-ordered pools keep" + (names.empty() ? "" : " (" + names + ")"), Blame::kCached,
-                  s.reclaimable, "cuMemPoolTrimTo / cudaMemPoolTrimTo(pool, 0)");
+                  own == nullptr ? s.reclaimable : of_other_pools(s, *own), "cuMemPoolTrimTo / cudaMemPoolTrimTo(pool, 0)");
         table.add("with_pending_frees_done", "frees that wait for their stream", Blame::kPending, s.pending,
                   "cuStreamSynchronize / cudaStreamSynchronize, then cuMemPoolTrimTo");
     }
@@ -134,7 +146,7 @@ void whole_device(Table& table, const Situation& s) {
     }
     table.instead("with_only_live_payload", "everything but this process's live allocations", Blame::kWhole,
                   available.as(report::Quantity::eligible_free,
-                               "free, cached, pending, wasted, other processes and unexplained together"));
+                               "what nobody holds, cached, pending, wasted, other processes and unexplained together"));
 }
 
 std::vector<Counterfactual> physical_rows(const Situation& s) {
@@ -144,13 +156,13 @@ std::vector<Counterfactual> physical_rows(const Situation& s) {
                          "the driver picks the addresses of this request; its address space is not visible");
     // Merging runs adds no bytes: only where the sum suffices can their shape be the reason.
     Quantity merged = s.free_then.as(report::Quantity::eligible_free,
-                                     "moving memory together adds no bytes to what is free");
+                                     "moving memory together adds no bytes to what nobody holds");
     if (fit_of(merged.interval(), table.needed().interval()) == Fit::kDoesNotFit) {
         table.instead("with_physical_merged", "gaps between physical runs", Blame::kGaps, merged);
     } else {
         table.instead("with_physical_merged", "gaps between physical runs", Blame::kGaps, merged);
         table.last().fit = Fit::kCannotTell;
-        table.last().reason = "free physical runs are not visible to a program, and the driver maps single pages";
+        table.last().reason = "which physical runs nobody holds is not visible to a program, and the driver maps single pages";
     }
     table.not_applicable("with_pool_gaps_merged", "gaps inside pools", Blame::kGaps,
                          "the request does not come out of a pool");
@@ -165,7 +177,7 @@ std::vector<Counterfactual> address_rows(const Situation& s) {
     const std::uint64_t asked = s.request.needed.low.value_or(0);
     const Quantity base = Quantity::bounded(
         report::Quantity::largest_allocatable, {space.small_witnessed_largest, asked == 0 ? 0 : asked - 1}, s.address,
-        "at least the largest gap that was reserved before and is free; less than the request, which failed");
+        "at least the largest gap that was reserved before and was given back; less than the request, which failed");
     Table table(base, needed_of(s, s.address));
     const auto none = [&](const char* id, const char* what, Blame blame) {
         table.not_applicable(id, what, blame, kPhysicalOnly);
@@ -177,10 +189,10 @@ std::vector<Counterfactual> address_rows(const Situation& s) {
     none("without_unattributed", "memory that no record explains", Blame::kUnexplained);
     const Quantity merged = Quantity::bounded(
         report::Quantity::eligible_free, {space.small_witnessed_sum, space.small_sum}, s.address,
-        fmt::format("free gaps that were reserved before, {} in all; gaps that were never seen in use may add {}",
+        fmt::format("gaps that were reserved before and were given back, {} in all; gaps that were never seen in use may add {}",
                     in_words(space.small_witnessed_sum), in_words(space.small_sum - space.small_witnessed_sum)));
     table.instead("with_virtual_gaps_merged", "gaps between reservations", Blame::kGaps, merged,
-                  "free the reservations between the gaps, or reserve one large window at the start");
+                  "cuMemAddressFree of the reservations between the gaps, or one large reservation at the start");
     none("with_physical_merged", "gaps between physical runs", Blame::kGaps);
     none("with_pool_gaps_merged", "gaps inside pools", Blame::kGaps);
     table.not_applicable("with_limit_lifted", "a limit", Blame::kLimit, "the address space's size is not a setting");
@@ -224,7 +236,7 @@ std::vector<Counterfactual> pool_rows(const Situation& s) {
     reach.high = growth.high && cached.high ? std::optional(*growth.high + *cached.high) : std::nullopt;
     const std::string limit = room ? fmt::format("; its maximum leaves {}", in_words(*room)) : "";
     Table table(Quantity::bounded(report::Quantity::eligible_free, reach, s.physical,
-                                  "what the device has free for the pool to grow, and at most all that the pool has free" +
+                                  "what nobody on the device holds, for the pool to grow, and at most all that the pool keeps unused" +
                                       limit),
                 needed_of(s, s.physical));
     // Memory given back to the device helps only as far as the pool may grow.
@@ -237,24 +249,24 @@ std::vector<Counterfactual> pool_rows(const Situation& s) {
         table.not_applicable("without_other_processes", "other processes of this trace", Blame::kOthers, why);
         table.not_applicable("without_unattributed", "memory that no record explains", Blame::kUnexplained, why);
     } else {
-        memory_rows(table, s);
+        memory_rows(table, s, pool);
     }
     table.not_applicable("with_virtual_gaps_merged", "gaps in the address space", Blame::kGaps,
                          "the driver picks the addresses of this request; its address space is not visible");
     table.not_applicable("with_physical_merged", "gaps between physical runs", Blame::kGaps,
-                         "free physical runs are not visible to a program");
+                         "which physical runs nobody holds is not visible to a program");
     if (pool != nullptr && pool->cached.known()) {
         Interval joined = growth + cached;
         table.instead("with_pool_gaps_merged", "gaps inside " + pool->name, Blame::kGaps,
                       Quantity::bounded(report::Quantity::eligible_free, joined, s.physical,
-                                        "all that the pool has free in one piece, and what it may grow by"));
+                                        "all that the pool keeps unused in one piece, and what it may grow by"));
     } else {
         table.not_applicable("with_pool_gaps_merged", "gaps inside the pool", Blame::kGaps,
-                             "what the pool has free is not known");
+                             "what the pool keeps unused is not known");
     }
     if (room) {
         table.instead("with_limit_lifted", fmt::format("the maximum size of {}", pool->name), Blame::kLimit,
-                      s.free_then.as(report::Quantity::eligible_free, "what the device has free, without the maximum"),
+                      s.free_then.as(report::Quantity::eligible_free, "what nobody on the device holds, without the maximum"),
                       "CUmemPoolProps::maxSize of cuMemPoolCreate");
     } else {
         table.not_applicable("with_limit_lifted", "a limit", Blame::kLimit, "the pool has no maximum that is known");

@@ -78,6 +78,9 @@ FailureSnapshot snapshot_of(const std::vector<Event>& events, std::size_t failed
         if (event.sequence == failure.sequence && event.has(wire::kContinued)) continue;
         if (event.kind == Kind::kFailureSnapshotEnd && event.object.value == failure.sequence.value) {
             out.complete = true;
+            out.captured = event.has(wire::kCaptured);
+            out.no_context = event.has(wire::kNoContext);
+            out.pools_not_asked = event.bytes.value;
             break;
         }
         if (!event.has(wire::kByShim) || !event.has(wire::kSnapshot)) break;

@@ -47,6 +47,9 @@ struct DeviceWord {
 struct FailureSnapshot {
     bool complete = false;              // its end was recorded
     std::size_t moment = 0;             // index of the event up to which (excluded) the books are to be read
+    bool captured = false;              // a stream capture was running somewhere in the process: nothing was asked
+    bool no_context = false;            // none was current on the thread: no device was asked
+    std::uint64_t pools_not_asked = 0;  // more than the shim keeps
     std::map<int, DeviceWord> devices;  // by ordinal
     std::map<ObjectId, PoolWord> pools;
 };

@@ -41,6 +41,30 @@ Evidence of_result(const Quantity& a, const Quantity& b, const Interval& interva
     return least;
 }
 
+constexpr std::array<const char*, 7> kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+
+// The largest unit that the number reaches.
+std::size_t unit_of(std::uint64_t bytes) {
+    std::size_t unit = 0;
+    while (unit + 1 < kUnits.size() && (bytes >> (10 * (unit + 1))) != 0) ++unit;
+    return unit;
+}
+
+std::string three_digits(std::uint64_t bytes) {
+    std::size_t unit = unit_of(bytes);
+    double value = static_cast<double>(bytes) / static_cast<double>(std::uint64_t{1} << (10 * unit));
+    if (value >= 1023.5 && unit + 1 < kUnits.size()) {
+        ++unit;
+        value /= 1024;
+    }
+    const int digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+    return fmt::format("{:.{}f} {}", value, digits, kUnits[unit]);
+}
+
+bool read_alike(const std::optional<std::uint64_t>& a, const std::optional<std::uint64_t>& b) {
+    return a && b && *a != *b && three_digits(*a) == three_digits(*b);
+}
+
 }  // namespace
 
 Scope Scope::in_domain(std::string name) const {
@@ -158,16 +182,9 @@ Fit fit_of(const Interval& available, const Interval& needed) {
 }
 
 std::string in_words(std::uint64_t bytes) {
-    static constexpr std::array<const char*, 6> kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    if (bytes < 1024) return fmt::format("{} B", bytes);
-    double value = static_cast<double>(bytes) / 1024.0;
-    std::size_t unit = 0;
-    while (value >= 1023.995 && unit + 1 < kUnits.size()) {
-        value /= 1024.0;
-        ++unit;
-    }
-    const int digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-    return fmt::format("{:.{}f} {}", value, digits, kUnits[unit]);
+    const std::size_t unit = unit_of(bytes);
+    const std::uint64_t one = std::uint64_t{1} << (10 * unit);
+    return bytes % one == 0 ? fmt::format("{} {}", bytes / one, kUnits[unit]) : three_digits(bytes);
 }
 
 std::string in_words(const Interval& interval) {
@@ -178,6 +195,16 @@ std::string in_words(const Interval& interval) {
     if (interval.low) return fmt::format("at least {}", in_words(*interval.low));
     if (interval.high) return fmt::format("at most {}", in_words(*interval.high));
     return "an unknown number of bytes";
+}
+
+std::string in_words_beside(const Interval& interval, const Interval& other) {
+    const std::string words = in_words(interval);
+    const bool alike = read_alike(interval.low, other.low) || read_alike(interval.low, other.high) ||
+                       read_alike(interval.high, other.low) || read_alike(interval.high, other.high);
+    if (!alike) return words;
+    if (interval.exact() || !interval.high) return fmt::format("{} ({} B)", words, *interval.low);
+    if (!interval.low) return fmt::format("{} ({} B)", words, *interval.high);
+    return fmt::format("{} ({} B and {} B)", words, *interval.low, *interval.high);
 }
 
 }  // namespace fragscope::analysis

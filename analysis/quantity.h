@@ -103,9 +103,11 @@ Margin margin_of(const Interval& available, const Interval& needed);
 // needed; anything between cannot be told.
 Fit fit_of(const Interval& available, const Interval& needed);
 
-// 20 MiB in words: "20.0 MiB"; below 1 KiB "17 B".
+// "20 MiB" where that is exact, otherwise three digits: "1.46 GiB". The pages around these sentences write amounts so too.
 std::string in_words(std::uint64_t bytes);
-// "20.0 MiB", "between 1.00 GiB and 2.00 GiB", "at least …", "at most …", "an unknown number of bytes".
+// "20 MiB", "between 1 GiB and 2.50 GiB", "at least …", "at most …", "an unknown number of bytes".
 std::string in_words(const Interval& interval);
+// The same, with exact bytes in brackets behind it where an end of the other differs from it and would read alike.
+std::string in_words_beside(const Interval& interval, const Interval& other);
 
 }  // namespace fragscope::analysis

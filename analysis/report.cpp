@@ -120,6 +120,17 @@ std::uint64_t duration_of(const Trace& trace) {
     return end > trace.session.start_ns() ? end - trace.session.start_ns() : 0;
 }
 
+// The last failed allocation of the same process before this one of which the driver's word is in the trace.
+const Failure* last_one_told(const Trace& trace, const std::vector<Failure>& failures, const Failure& failure) {
+    const Failure* found = nullptr;
+    for (const Failure& other : failures) {
+        if (other.number >= failure.number) break;
+        if (other.process != failure.process || !other.allocation) continue;
+        if (!snapshot_of(trace.events[other.process.value], other.index).devices.empty()) found = &other;
+    }
+    return found;
+}
+
 report::Verdict verdict_at(const Situation& situation) {
     return verdict_of(situation, counterfactuals_of(situation));
 }
@@ -206,6 +217,16 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number) {
     for (const report::Bound& bound : bounds_of(situation)) *out.add_bounds() = bound;
     for (const std::string& action : actions_for(situation, rows, out.verdict())) out.add_actions(action);
     for (const std::string& unknown : not_known_in(situation)) out.add_not_known(unknown);
+    if (situation.snapshot.devices.empty()) {
+        if (const Failure* told = last_one_told(trace, failures, failure)) {
+            const Event& earlier = trace.events[told->process.value][told->index];
+            out.add_actions(fmt::format(
+                "Look at failure {} of the same process, {:.1f} ms before, for which the driver was asked: `explain --failure "
+                "{}`.",
+                told->number, static_cast<double>(situation.event->start.value - std::min(earlier.start.value, situation.event->start.value)) / 1e6,
+                told->number));
+        }
+    }
     return out;
 }
 

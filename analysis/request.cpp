@@ -77,6 +77,12 @@ RequestFacts request_of(const Event& event, const ProcessState& state) {
             out.in_words = fmt::format("{} of address space (no memory)", in_words(out.requested));
             break;
         case Kind::kPoolAcquired:
+            if (event.has(wire::kCaptured)) {
+                out.contiguity_reason = "a node of a graph takes no memory when it is captured";
+                out.needed_reason = "what the node asks for at a later launch";
+                out.in_words = fmt::format("{} for a graph that is being captured", in_words(out.requested));
+                break;
+            }
             out.draws = Draws::kPool;
             out.pool = event.object.value != 0 ? event.object : state.bound_pool(event.device);
             out.domain = pool_in_words(out.pool);

@@ -94,7 +94,8 @@ std::vector<OtherProcess> SessionWalk::others(const std::string& uuid, std::uint
         const trace::Process& p = trace_.processes[process];
         if (p.has_ended_ns() && p.ended_ns() <= from_ns) continue;  // the driver took everything back
         const bool uses = charged.low != std::optional<std::uint64_t>(0) || charged.high != charged.low;
-        if (uses) out.push_back({{process}, weakened(charged, losses_of(trace_, {process}))});
+        const Losses losses = with_contradictions(losses_of(trace_, {process}), cursor.state.contradictions());
+        if (uses) out.push_back({{process}, weakened(charged, losses)});
     }
     return out;
 }

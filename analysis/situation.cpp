@@ -4,29 +4,35 @@
 
 #include <algorithm>
 
+#include "analysis/kinds.h"
+
 namespace fragscope::analysis {
 namespace {
 
 using wire::Kind;
 
-constexpr char kNoSnapshot[] = "the driver was not asked right after this failure, and numbers of other moments are not used";
+constexpr char kUnplaced[] = "on which device the pool lies is not known";
 
-bool acquires(Kind kind) {
-    return kind == Kind::kLinearAcquired || kind == Kind::kPitchAcquired || kind == Kind::kManagedAcquired ||
-           kind == Kind::kHandleCreated || kind == Kind::kPoolAcquired || kind == Kind::kContextCreated ||
-           kind == Kind::kPrimaryRetained;
-}
-bool releases(Kind kind) {
-    return kind == Kind::kLinearReleased || kind == Kind::kHandleReleased || kind == Kind::kUnmapped ||
-           kind == Kind::kPoolReleased || kind == Kind::kPoolTrimmed || kind == Kind::kPoolDestroyed ||
-           kind == Kind::kContextDestroyed || kind == Kind::kPrimaryReleased || kind == Kind::kPrimaryReset ||
-           kind == Kind::kSynchronized || kind == Kind::kReservationFreed || kind == Kind::kPoolAttributeSet;
+// Why there is no word of the driver on the device at the failure.
+std::string why_not_asked(const Situation& s) {
+    constexpr char kOnly[] = ", and numbers of other moments are not used";
+    const FailureSnapshot& snapshot = s.snapshot;
+    if (!snapshot.complete) return std::string("the driver was not asked right after this failure") + kOnly;
+    if (snapshot.captured) {
+        return std::string("a stream capture was running in the process, and the driver is not asked during one") + kOnly;
+    }
+    if (!snapshot.devices.empty() && !snapshot.devices.contains(s.request.device)) {
+        return "right after this failure the driver spoke of another device: the one whose context was current";
+    }
+    if (snapshot.no_context) return std::string("no context was current on the thread, so no device could be asked") + kOnly;
+    return std::string("the driver gave no answer right after this failure") + kOnly;
 }
 
 Quantity of_interval(Definition definition, const Interval& interval, const Losses& losses, bool assumed_rule,
                      const Scope& scope, const std::string& reason) {
     const Interval wide = weakened(interval, losses);
-    const std::string why = losses.any() ? reason + "; wider because records were lost or losses are not known" : reason;
+    const std::string why =
+        losses.any() ? reason + "; wider because records are missing, or were made before the recording began" : reason;
     if (assumed_rule) return Quantity::assumed(definition, wide, scope, why);
     if (wide.exact()) return Quantity::derived(definition, *wide.low, scope, why);
     return Quantity::bounded(definition, wide, scope, why);
@@ -39,13 +45,20 @@ Quantity sum_of(const std::vector<Quantity>& parts, Definition definition, const
     return total;
 }
 
-// Interval of what may be returned by trimming: chunks with a live block stay.
-Interval reclaimable_of(std::uint64_t reserved, std::uint64_t used, std::uint64_t live_count) {
-    const std::uint64_t cached = reserved - std::min(used, reserved);
-    if (used == 0) return Interval::exactly(cached);
+std::uint64_t less(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
+
+// Interval of what may be returned by trimming: chunks with a live block stay, and so does what waits for its stream,
+// which the driver may or may not count as used.
+Interval reclaimable_of(std::uint64_t cached, std::uint64_t used, std::uint64_t live_count, std::uint64_t pending) {
+    if (used == 0) return {less(cached, pending), cached};
     // Each live block holds on to the chunks that it lies in: at most two of them only in part.
     const std::uint64_t pinned = live_count > UINT64_MAX / (2 * kPoolChunk) ? UINT64_MAX : live_count * 2 * kPoolChunk;
-    return {cached > pinned ? cached - pinned : 0, cached};
+    return {less(less(cached, pinned), pending), cached};
+}
+
+// What may have lain in pools that nobody spoke of: unknown, so a sum with it has no upper end.
+Quantity not_told(Definition definition, const Scope& scope, const char* why) {
+    return Quantity::bounded(definition, {0, std::nullopt}, scope, why);
 }
 
 void books_of_pools(Situation& s, const ProcessState& state) {
@@ -62,13 +75,25 @@ void books_of_pools(Situation& s, const ProcessState& state) {
         const Pool pool = known == state.pools().end() ? Pool{} : known->second;
         int device = pool.device != kNoDevice ? pool.device : word.device;
         // A pool that only the snapshot names: with one device there is no other that it could be on.
-        if (device == kNoDevice && pool.on_device && one_device) device = s.request.device;
-        if (device != s.request.device || (known != state.pools().end() && !pool.on_device)) continue;
+        if (device == kNoDevice && pool.on_device && (one_device || (id.value != 0 && id == s.request.pool))) {
+            device = s.request.device;
+        }
+        if (known != state.pools().end() && !pool.on_device) continue;
+        if (device == kNoDevice) {
+            // It may lie on this device or on another one.
+            const auto cached_there = word.reserved && word.used ? std::optional(less(*word.reserved, *word.used)) : std::nullopt;
+            reserved.push_back(Quantity::bounded(report::Quantity::charged, {0, word.reserved}, s.physical, kUnplaced));
+            cached.push_back(Quantity::bounded(report::Quantity::cached, {0, cached_there}, s.physical, kUnplaced));
+            reclaimable.push_back(cached.back().as(report::Quantity::reclaimable, kUnplaced));
+            continue;
+        }
+        if (device != s.request.device) continue;
         PoolAtFailure at{id, pool_in_words(id), Interval::exactly(pool.live_bytes), pool.live_count, 0, word,
-                         Quantity::unknown(report::Quantity::charged, s.physical, kNoSnapshot),
-                         Quantity::unknown(report::Quantity::live, s.physical, kNoSnapshot),
-                         Quantity::unknown(report::Quantity::cached, s.physical, kNoSnapshot),
-                         Quantity::unknown(report::Quantity::reclaimable, s.physical, kNoSnapshot)};
+                         Quantity::unknown(report::Quantity::charged, s.physical, s.not_asked),
+                         Quantity::unknown(report::Quantity::live, s.physical, s.not_asked),
+                         Quantity::unknown(report::Quantity::cached, s.physical, s.not_asked),
+                         Quantity::unknown(report::Quantity::reclaimable, s.physical, s.not_asked)};
+        at.no_opportunistic_reuse = pool.no_opportunistic_reuse;
         if (!at.said.maximum) at.said.maximum = pool.maximum;
         if (!at.said.threshold) at.said.threshold = pool.threshold;
         std::uint64_t maybe = 0;
@@ -80,7 +105,7 @@ void books_of_pools(Situation& s, const ProcessState& state) {
             if (free.pool == id) at.pending += free.requested;
         }
         pending_total += at.pending;
-        if (word.reserved && word.used) {
+        if (word.reserved && word.used && *word.used <= *word.reserved) {
             at.reserved = Quantity::measured(report::Quantity::charged, *word.reserved, s.physical,
                                              "CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT right after the failure");
             at.used = Quantity::measured(report::Quantity::live, *word.used, s.physical,
@@ -88,17 +113,21 @@ void books_of_pools(Situation& s, const ProcessState& state) {
             at.cached = minus(at.reserved, at.used, report::Quantity::cached,
                               "reserved by the pool and not in use, both as the driver said")
                             .value();
-            const Interval back = reclaimable_of(*word.reserved, *word.used, pool.live_count);
+            const std::uint64_t kept = *word.reserved - *word.used;
+            const Interval back = reclaimable_of(kept, *word.used, pool.live_count, at.pending);
+            s.reclaimable_when_done += *reclaimable_of(kept, *word.used, pool.live_count, 0).low;
             at.reclaimable =
                 back.exact()
                     ? Quantity::derived(report::Quantity::reclaimable, *back.low, s.physical,
-                                        "nothing in the pool is in use, so cuMemPoolTrimTo(pool, 0) returns all of it")
+                                        "nothing in the pool is in use, or waits for its stream, so "
+                                        "cuMemPoolTrimTo(pool, 0) returns all of it")
                     : Quantity::assumed(
                           report::Quantity::reclaimable, back, s.physical,
                           fmt::format("cuMemPoolTrimTo(pool, 0) returns at most what is cached; chunks of {} that hold "
-                                      "a live block are taken to stay",
-                                      in_words(kPoolChunk)));
-        } else if (pool.live_count == 0 && pool.high_live_bytes == 0) {
+                                      "a live block are taken to stay{}",
+                                      in_words(kPoolChunk),
+                                      at.pending == 0 ? "" : ", and so is what waits for its stream"));
+        } else if (pool.live_count == 0 && pool.high_live_bytes == 0 && !s.losses.any() && !word.reserved) {
             // Never used: it has nothing yet, though the driver was not asked.
             at.reserved = Quantity::assumed(report::Quantity::charged, Interval::exactly(0), s.physical,
                                             "nothing was ever allocated from this pool");
@@ -113,6 +142,13 @@ void books_of_pools(Situation& s, const ProcessState& state) {
         reclaimable.push_back(at.reclaimable);
         s.pools.push_back(std::move(at));
     }
+    if (s.snapshot.pools_not_asked != 0 || (!s.snapshot.complete && s.losses.any())) {
+        const char* why = s.snapshot.pools_not_asked != 0 ? "there were more pools than were asked about"
+                                                          : "records are missing, and no pool was asked";
+        reserved.push_back(not_told(report::Quantity::charged, s.physical, why));
+        cached.push_back(not_told(report::Quantity::cached, s.physical, why));
+        reclaimable.push_back(not_told(report::Quantity::reclaimable, s.physical, why));
+    }
     s.pools_reserved = sum_of(reserved, report::Quantity::charged, s.physical,
                               reserved.empty() ? "no stream-ordered pool was seen" : "sum over the pools of the device");
     s.cached = sum_of(cached, report::Quantity::cached, s.physical,
@@ -121,9 +157,13 @@ void books_of_pools(Situation& s, const ProcessState& state) {
                            reclaimable.empty() ? "no stream-ordered pool was seen" : "sum over the pools of the device");
     const std::string why =
         "freed by the program on a stream that was not synchronised since: some of it may still have been waiting";
-    s.pending = pending_total == 0
+    const bool releases_missing = !s.losses.counted || s.losses.releases || s.losses.unclassified;
+    s.pending = s.used_pools && releases_missing
+                    ? Quantity::bounded(report::Quantity::pending_free, {0, std::nullopt}, s.physical,
+                                        "stream-ordered releases may be among the records that are missing")
+                : pending_total == 0
                     ? Quantity::derived(report::Quantity::pending_free, 0, s.physical,
-                                        "no stream-ordered free was waiting for its stream")
+                                        "no stream-ordered release was waiting for its stream")
                     : Quantity::bounded(report::Quantity::pending_free, {0, pending_total}, s.physical, why);
 }
 
@@ -131,16 +171,18 @@ void word_of_the_device(Situation& s) {
     const trace::Device* device = device_of(*s.trace, s.failure.process, s.request.device);
     const auto said = s.snapshot.devices.find(s.request.device);
     if (said != s.snapshot.devices.end()) {
+        const std::string whose =
+            s.device_of_snapshot ? "; the call names no device: this is the one that its own snapshot speaks of" : "";
         s.capacity = Quantity::measured(report::Quantity::capacity, said->second.total, s.physical,
-                                        "total of cuMemGetInfo right after the failure");
+                                        "the total of cuMemGetInfo right after the failure" + whose);
         s.device_free = Quantity::measured(report::Quantity::device_free, said->second.free, s.physical,
-                                           "free of cuMemGetInfo right after the failure: held by nobody on the device");
+                                           "cuMemGetInfo right after the failure: held by nobody on the device" + whose);
     } else {
         s.capacity = device != nullptr && device->has_capacity_bytes()
                          ? Quantity::measured(report::Quantity::capacity, device->capacity_bytes(), s.physical,
                                               "cuDeviceTotalMem: it does not change")
                          : Quantity::unknown(report::Quantity::capacity, s.physical, "the trace does not say");
-        s.device_free = Quantity::unknown(report::Quantity::device_free, s.physical, kNoSnapshot);
+        s.device_free = Quantity::unknown(report::Quantity::device_free, s.physical, s.not_asked);
     }
     // What other threads acquired or released between the failure and the driver's answer.
     std::uint64_t more = 0;
@@ -164,13 +206,13 @@ void word_of_the_device(Situation& s) {
 
 void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& walk) {
     const DeviceTotals& totals = state.totals(s.request.device);
-    s.handles = of_interval(report::Quantity::charged, Interval::exactly(totals.handles), s.losses, false, s.physical,
+    s.handles = of_interval(report::Quantity::charged, Interval::exactly(totals.handles), s.books, false, s.physical,
                             "physical allocations of cuMemCreate that a handle or a mapping keeps alive, by their sizes");
     const Interval blocks = charged_linear(state, s.request.device);
     const Interval linear = blocks + Interval{0, totals.managed};
-    s.linear_requested = of_interval(report::Quantity::requested, Interval::exactly(totals.linear_requested), s.losses,
+    s.linear_requested = of_interval(report::Quantity::requested, Interval::exactly(totals.linear_requested), s.books,
                                      false, s.physical, "sizes that cuMemAlloc and cuMemAllocPitch were asked for");
-    s.linear = of_interval(report::Quantity::charged, linear, s.losses, linear.high != std::optional<std::uint64_t>(0),
+    s.linear = of_interval(report::Quantity::charged, linear, s.books, linear.high != std::optional<std::uint64_t>(0),
                            s.physical,
                            fmt::format("between what was requested and whole pages of {}: blocks up to 1 MiB share "
                                        "pages{}",
@@ -179,7 +221,7 @@ void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& w
     books_of_pools(s, state);
     s.attributed = sum_of({s.handles, s.linear, s.pools_reserved}, report::Quantity::attributed, s.physical,
                           "VMM handles, linear memory and pools of this process");
-    s.linear_waste = of_interval(report::Quantity::internal_waste, {0, *blocks.high - *blocks.low}, s.losses,
+    s.linear_waste = of_interval(report::Quantity::internal_waste, {0, *blocks.high - *blocks.low}, s.books,
                                  *blocks.high != *blocks.low, s.physical,
                                  "rounding of linear memory to pages: not visible, at most whole pages");
 
@@ -200,13 +242,23 @@ void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& w
         const std::uint64_t most = taken - std::min(own, taken);
         if (!others.high || *others.high > most) others.high = std::max(most, others.low.value_or(0));
     }
+    // Without the driver's word there is at least this: nobody can use what the records say is taken.
+    if (!s.device_free.known() && s.capacity.exact()) {
+        const std::uint64_t own = s.attributed.low().value_or(0);
+        const std::uint64_t others_least = others.low.value_or(0);
+        if (own != 0 || others_least != 0) {
+            s.free_then = Quantity::bounded(report::Quantity::device_free,
+                                            {std::nullopt, less(less(*s.capacity.low(), own), others_least)}, s.physical,
+                                            "capacity less what the records say is taken; " + s.not_asked);
+        }
+    }
     s.others = s.other_processes.empty()
                    ? Quantity::derived(report::Quantity::other_processes, 0, s.physical,
                                        "no other process of this trace used the device at that time")
                    : Quantity::bounded(report::Quantity::other_processes, others, s.physical, others_reason);
 
     const std::string why =
-        "capacity less free, less what the records of this trace explain: contexts, modules, libraries, processes that "
+        "capacity less device-free memory, less what the records of this trace explain: contexts, modules, libraries, processes that "
         "were not traced";
     const Quantity taken = minus(s.capacity, s.device_free, report::Quantity::charged, why).value();
     const Quantity explained = plus(s.attributed, s.others, report::Quantity::attributed, why).value();
@@ -232,8 +284,11 @@ void look_around(Situation& s) {
     const auto& events = s.trace->events[s.failure.process.value];
     for (std::size_t i = s.failure.index; i-- > 0;) {
         const Event& event = events[i];
-        if (!event.failed() && event.kind == Kind::kReservationFreed) break;
-        if (event.kind == Kind::kReserved && event.result == kOutOfMemory && event.bytes.value <= s.request.requested) {
+        if (s.losses.any()) break;
+        // Whatever is released may give addresses back; a stream that was synchronised, too.
+        if (!event.failed() && releases(event.kind)) break;
+        if (event.kind == Kind::kReserved && event.result == kOutOfMemory && event.bytes.value <= s.request.requested &&
+            event.extra == 0) {
             s.reservation_failed_before = true;
             break;
         }
@@ -243,6 +298,8 @@ void look_around(Situation& s) {
         if (event.has(wire::kByShim) || event.has(wire::kContinued)) continue;
         if (!event.failed() && releases(event.kind)) break;
         if (!event.failed() && event.kind == s.event->kind && event.device == s.event->device) {
+            // A success of the very size shows that something else has changed: no witness any more.
+            if (event.bytes.value >= s.request.requested) break;
             s.succeeded_after = std::max(s.succeeded_after, event.bytes.value);
         }
     }
@@ -264,7 +321,15 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
     s.snapshot = snapshot_of(events, failure.index);
     walk.advance(failure, s.snapshot);
     const ProcessState& state = walk.failing();
-    s.request = request_of(*s.event, state);
+    Event placed = *s.event;
+    // A call that names no device, such as an address reservation, was made where its snapshot was taken. With several
+    // devices in it there would be a choice, and nothing to choose by.
+    if (placed.device == kNoDevice && s.snapshot.devices.size() == 1 &&
+        s.snapshot.devices.begin()->first != kNoDevice) {
+        placed.device = static_cast<std::int16_t>(s.snapshot.devices.begin()->first);
+        s.device_of_snapshot = true;
+    }
+    s.request = request_of(placed, state);
     s.device = device_uuid(trace, failure.process, s.request.device);
     if (s.device.empty() && s.request.device != kNoDevice) s.device = fmt::format("device {}", s.request.device);
     s.page = state.page(s.request.device);
@@ -276,7 +341,9 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
     s.address = s.physical.in_domain("virtual");
     s.address.device.clear();
     s.losses = losses_of(trace, failure.process);
+    s.not_asked = why_not_asked(s);
     s.contradictions = state.contradictions();
+    s.books = with_contradictions(s.losses, s.contradictions);
     s.used_pools = state.used_pools();
     s.mapped = state.mappings().total();
     s.managed = state.totals(s.request.device).managed;

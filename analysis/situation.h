@@ -29,6 +29,7 @@ struct PoolAtFailure {
     Quantity used;
     Quantity cached;
     Quantity reclaimable;
+    bool no_opportunistic_reuse = false;  // see Pool
 };
 
 struct Situation {
@@ -38,13 +39,15 @@ struct Situation {
     FailureSnapshot snapshot;
     RequestFacts request;
     std::string device;  // UUID or a name for it
+    bool device_of_snapshot = false;  // the call names none; its own snapshot speaks of exactly this one
     Scope physical;      // scope of the books of the device
     Scope address;       // scope of the process's address space
     std::uint64_t page = 0;
 
     Quantity capacity;
     Quantity device_free;   // as the driver said it
-    Quantity free_then;     // the same at the failed call itself: wider if other threads changed something in between
+    Quantity free_then;     // the same at the failed call itself: wider if other threads changed something in between;
+                            // without the driver's word, no more than what the records leave
     Quantity handles;       // charged, VMM
     Quantity linear;        // charged, linear and pitched
     Quantity linear_requested;
@@ -55,6 +58,7 @@ struct Situation {
     Quantity pending;  // in pools of this device
     Quantity cached;
     Quantity reclaimable;
+    std::uint64_t reclaimable_when_done = 0;  // its lower end, once every stream has got to its frees
     Quantity linear_waste;
     std::vector<OtherProcess> other_processes;
     std::vector<PoolAtFailure> pools;
@@ -66,11 +70,14 @@ struct Situation {
     std::uint64_t host_pinned = 0;
     std::uint64_t imported = 0;
     Losses losses;
+    Losses books;  // the same, and what contradictions say of records that are missing: how far sums of memory may be trusted
     Contradictions contradictions;
+    std::string not_asked;  // why the driver did not speak of the device right after the failure
     bool used_pools = false;
-    // An address reservation of no more than this request failed before, and no address space was given back since.
+    // An address reservation of no more than this request failed before, and nothing was given back since.
     bool reservation_failed_before = false;
-    // Largest success of the same kind of call after the failure, before anything was released: it would have fitted.
+    // Largest success of the same kind of call, smaller than the failed one, after the failure and before this process
+    // released anything: it would have fitted.
     std::uint64_t succeeded_after = 0;
 };
 

@@ -6,6 +6,12 @@ namespace fragscope::analysis {
 
 using wire::Kind;
 
+namespace {
+// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD of cuda.h.
+constexpr std::uint64_t kLegacy = 1;
+constexpr std::uint64_t kPerThread = 2;
+}  // namespace
+
 ProcessState::ProcessState(std::map<int, std::uint64_t> page_by_device) : page_by_device_(std::move(page_by_device)) {}
 
 void ProcessState::apply(const Event& event) {
@@ -117,14 +123,17 @@ void ProcessState::apply(const Event& event) {
             break;
         }
         case Kind::kPoolAttributeSet:
-            // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD of cuda.h.
+            // CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC and CU_MEMPOOL_ATTR_RELEASE_THRESHOLD of cuda.h.
+            if (event.extra == 2) pools_[event.object].no_opportunistic_reuse = event.bytes.value == 0;
             if (event.extra == 4) pools_[event.object].threshold = event.bytes.value;
             break;
         case Kind::kPoolBound: bind_pool(event); break;
         case Kind::kPoolAcquired: acquire_from_pool(event); break;
         case Kind::kPoolReleased:
-            if (!event.has(wire::kCaptured) && event.address.value != 0 && !release_address(event) &&
-                !event.has(wire::kCaptureUnknown)) {
+            if (event.has(wire::kCaptured)) {
+                // A node of a graph: it frees at some launch, or never.
+                if (PoolBlock* block = pool_blocks_.value_at(event.address.value)) block->maybe_captured = true;
+            } else if (event.address.value != 0 && !release_address(event) && !event.has(wire::kCaptureUnknown)) {
                 ++contradictions_.unknown_releases;
             }
             break;
@@ -244,7 +253,7 @@ void ProcessState::forget_block_at(const Range& range) {
         for (const auto& gone : pool_blocks_.take_if([&](const Range& r, const PoolBlock&) {
                  return r.begin < range.end && range.begin < r.end;
              })) {
-            release_to_pool(gone.range.begin, gone.value, false, {});
+            release_to_pool(gone.range.begin, gone.value, nullptr);
         }
     }
 }
@@ -255,8 +264,7 @@ bool ProcessState::release_address(const Event& event) {
         return true;
     }
     if (auto block = pool_blocks_.take(event.address.value)) {
-        const bool pending = event.kind == Kind::kPoolReleased;
-        release_to_pool(block->range.begin, block->value, pending, ObjectId{event.extra});
+        release_to_pool(block->range.begin, block->value, event.kind == Kind::kPoolReleased ? &event : nullptr);
         return true;
     }
     return false;
@@ -403,9 +411,14 @@ void ProcessState::acquire_from_pool(const Event& event) {
     totals_[block.device].pool_live += block.requested;
 }
 
-void ProcessState::release_to_pool(std::uint64_t address, const PoolBlock& block, bool pending, ObjectId stream) {
+void ProcessState::release_to_pool(std::uint64_t address, const PoolBlock& block, const Event* asked) {
     totals_[block.device].pool_live -= block.requested;
-    if (pending) pending_[address] = {block.requested, block.pool, block.device, stream};
+    if (asked != nullptr) {
+        // A synchronisation tells NULL by what it meant; a free gives the stream as it was passed.
+        const std::uint64_t null = asked->has(wire::kPerThreadStream) ? kPerThread : kLegacy;
+        const ObjectId stream{asked->extra == 0 ? null : asked->extra};
+        pending_[address] = {block.requested, block.pool, block.device, stream, asked->thread};
+    }
     const auto found = pools_.find(block.pool);
     if (found == pools_.end()) return;
     found->second.live_bytes -= block.requested;
@@ -442,8 +455,9 @@ void ProcessState::synchronized(const Event& event) {
     // left is the most that may be pending, and the least is zero in any case.
     std::erase_if(pending_, [&](const auto& entry) {
         const PendingFree& free = entry.second;
-        return event.object.value != 0 ? free.stream == event.object
-                                       : event.device == kNoDevice || free.device == event.device;
+        if (event.object.value == 0) return event.device == kNoDevice || free.device == event.device;
+        // Each thread has a NULL stream of its own.
+        return free.stream == event.object && (event.object.value != kPerThread || free.thread == event.thread);
     });
 }
 

@@ -63,7 +63,7 @@ struct PoolBlock {
     ObjectId pool;  // 0: not known which
     int device = kNoDevice;
     ObjectId stream;
-    bool maybe_captured = false;  // whether it is a graph node could not be found out
+    bool maybe_captured = false;  // it may be a graph node, or a graph may free it
     Sequence acquired;
 };
 
@@ -73,6 +73,7 @@ struct Pool {
     std::optional<std::uint64_t> maximum;
     std::optional<std::uint64_t> threshold;
     bool destroyed = false;  // by the program; gone when its last block is freed
+    bool no_opportunistic_reuse = false;  // the program forbade giving a finished free out again on another stream
     std::uint64_t live_bytes = 0;  // requested
     std::uint64_t live_count = 0;
     std::uint64_t high_live_bytes = 0;
@@ -83,7 +84,8 @@ struct PendingFree {
     std::uint64_t requested = 0;
     ObjectId pool;
     int device = kNoDevice;
-    ObjectId stream;
+    ObjectId stream;  // 1 and 2: the legacy and the thread's own NULL stream, as in kSynchronized
+    std::int32_t thread = 0;
 };
 
 struct HostBlock {
@@ -155,7 +157,8 @@ class ProcessState {
     void unmap(const Event& event);
     void drop_if_unused(PhysicalId id);
     void acquire_from_pool(const Event& event);
-    void release_to_pool(std::uint64_t address, const PoolBlock& block, bool pending, ObjectId stream);
+    // `asked`: the stream-ordered free that has not taken effect yet; none: it is gone at once.
+    void release_to_pool(std::uint64_t address, const PoolBlock& block, const Event* asked);
     void bind_pool(const Event& event);
     void synchronized(const Event& event);
     void touch(const Event& event);

@@ -39,9 +39,33 @@ Verdict undetermined(const std::string& summary, const std::string& measurement)
     return out;
 }
 
+std::string held_by_nobody(const Situation& s) {
+    const std::string bytes = in_words_beside(s.free_then.interval(), s.request.needed);
+    const char* how = s.device_free.known() ? "cuMemGetInfo" : "what the records leave; the driver was not asked";
+    return s.capacity.known()
+               ? fmt::format("of the device's {}, {} were held by nobody ({})", in_words(s.capacity.interval()), bytes, how)
+               : fmt::format("{} of the device were held by nobody ({})", bytes, how);
+}
+
 std::string free_and_needed(const Situation& s) {
-    return fmt::format("It needs {}, and the device had {} free", in_words(s.request.needed),
-                       in_words(s.free_then.interval()));
+    return fmt::format("It needs {}; {}", in_words_beside(s.request.needed, s.free_then.interval()), held_by_nobody(s));
+}
+
+constexpr char kNotFreedEnough[] = " Nothing that this process has given back already";
+
+// What the process itself could have done without giving up payload; reached only if that was not enough.
+std::string own_part(const Situation& s, const std::vector<Counterfactual>& rows) {
+    const Counterfactual* waste = row_of(rows, "without_internal_waste");
+    if (waste != nullptr && waste->applicable && waste->fit != Fit::kDoesNotFit) {
+        return fmt::format("{} would have been enough. Up to {} of what it is charged may be rounding: that might have made "
+                           "room for this one request, but is less than a quarter of what it holds.",
+                           kNotFreedEnough, in_words(waste->freed.high().value_or(0)));
+    }
+    if (!s.handle_waste.known()) {
+        return fmt::format("{} would have been enough. Whether what it holds is full of payload is not known.",
+                           kNotFreedEnough);
+    }
+    return fmt::format("{}, or wastes, would have been enough.", kNotFreedEnough);
 }
 
 std::string others_in_words(const Situation& s) {
@@ -94,13 +118,21 @@ std::vector<const Counterfactual*> smallest_set(const Situation& s, const std::v
     for (unsigned mask = 1; mask < (1u << candidates.size()); ++mask) {
         std::vector<const Counterfactual*> members;
         Quantity available = base.available;
+        bool cached = false, pending = false;
         for (std::size_t i = 0; i < candidates.size(); ++i) {
             if ((mask >> i & 1u) == 0) continue;
             members.push_back(candidates[i]);
+            cached = cached || candidates[i]->blame == Blame::kCached;
+            pending = pending || candidates[i]->blame == Blame::kPending;
             const auto sum = plus(available, candidates[i]->freed, report::Quantity::eligible_free, "");
             if (sum) available = *sum;
         }
-        if (fit_of(available.interval(), s.request.needed) != Fit::kFits) continue;
+        Interval together = available.interval();
+        // Trimmed after the streams got there, a pool gives back what a trim alone may have to leave.
+        if (cached && pending && together.low && s.request.draws != Draws::kPool) {
+            *together.low += s.reclaimable_when_done - std::min(s.reclaimable.low().value_or(0), s.reclaimable_when_done);
+        }
+        if (fit_of(together, s.request.needed) != Fit::kFits) continue;
         // Masks count upwards, so of equal sizes the one with the earlier candidates comes first.
         if (best.empty() || members.size() < best.size()) best = members;
     }
@@ -130,7 +162,7 @@ Verdict own_cause(const Situation& s, const std::vector<const Counterfactual*>& 
             set(out, Verdict::other_constraint, "cached_by_pool",
                 fmt::format("{}; stream-ordered pools of this program keep {} that it has freed already, and "
                             "cuMemPoolTrimTo (cudaMemPoolTrimTo) would have given back {}.",
-                            free_and_needed(s), in_words(s.cached.interval()), in_words(s.reclaimable.interval())));
+                            free_and_needed(s), in_words(s.cached.interval()), in_words(main->freed.interval())));
             break;
         case Blame::kPending:
             set(out, Verdict::other_constraint, "pending_frees",
@@ -171,7 +203,8 @@ Verdict capacity(const Situation& s, const std::vector<Counterfactual>& rows) {
     }
     if (s.unattributed.known() && size(s.unattributed) != 0) {
         holders.push_back({size(s.unattributed),
-                           fmt::format("{} are held by no record of this process (other processes, contexts, modules)",
+                           fmt::format("{} are held by no record of this process (other processes, contexts, modules, "
+                                       "memory of graphs)",
                                        in_words(s.unattributed.interval()))});
     }
     std::stable_sort(holders.begin(), holders.end(), [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
@@ -184,10 +217,10 @@ Verdict capacity(const Situation& s, const std::vector<Counterfactual>& rows) {
     } else if (fits(rows, "without_unattributed")) {
         words += size(s.unattributed) > size(s.attributed)
                      ? " Whose share is which is not known without tracing the other users of the device."
-                     : " Nothing that this process has freed already, or wastes, would have been enough.";
+                     : own_part(s, rows);
         out.add_removed("without_unattributed");
     } else {
-        words += " Nothing that this process has freed already, or wastes, would have been enough.";
+        words += own_part(s, rows);
         std::vector<const Counterfactual*> all;
         for (const Counterfactual& row : rows) {
             if (row.applicable && row.adds) all.push_back(&row);
@@ -220,14 +253,15 @@ Verdict against_the_numbers(const Situation& s) {
                         free_and_needed(s)));
         out.set_deciding_measurement(
             "a reservation of the same size by cuMemAddressReserve at this moment tells whether address space is short; "
-            "the kernel log (dmesg, Xid) and process limits tell of other refusals");
+            "the kernel log (dmesg, Xid), process limits and what the host may still commit tell of other refusals");
         return out;
     }
     return undetermined(fmt::format("{}: by the numbers it should have fitted, but the margin is within what the driver "
                                     "may need for itself.",
                                     free_and_needed(s)),
                         "an allocation probe at the failure: the largest cuMemCreate and the largest cuMemAddressReserve "
-                        "that succeed then tell memory and address space apart");
+                        "that succeed then tell memory and address space apart; a limit of what the host may commit shows "
+                        "in neither");
 }
 
 Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& rows) {
@@ -236,21 +270,26 @@ Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& 
         whole != nullptr && whole->fit == Fit::kDoesNotFit) {
         return capacity(s, rows);
     }
-    if (!s.free_then.known()) {
-        return undetermined("What the device had free when this call failed is not known, so nothing can be concluded "
-                            "from sizes.",
-                            "cuMemGetInfo right after the failure, as a complete recording has it");
+    if (!s.free_then.known() || (!s.device_free.known() && base.fit != Fit::kDoesNotFit)) {
+        return undetermined(fmt::format("How much of the device was held by nobody when this call failed is not known, so "
+                                        "nothing can be concluded from sizes: {}.",
+                                        s.not_asked),
+                            fmt::format("cuMemGetInfo right after the failure{}",
+                                        s.snapshot.captured     ? ", in a run in which no stream capture is running then"
+                                        : !s.snapshot.complete ? ", as a complete recording has it for the first of several "
+                                                                 "failures in a row"
+                                                               : ", with a context of the request's device current"));
     }
     if (base.fit == Fit::kFits) return against_the_numbers(s);
     if (base.fit == Fit::kCannotTell) {
         if (s.request.draws == Draws::kContext) {
-            return undetermined(fmt::format("The device had {} free; how much a context needs, the call does not say.",
-                                            in_words(s.free_then.interval())),
-                                "the drop of free memory when the same program creates its context on an idle device");
+            return undetermined(fmt::format("How much a context needs, the call does not say; {}.", held_by_nobody(s)),
+                                "the drop of device-free memory (cuMemGetInfo) when the same program creates its context on "
+                                "an idle device");
         }
         return undetermined(fmt::format("{}: whether it fits depends on how the driver rounds this request.",
                                         free_and_needed(s)),
-                            "the drop of free memory (cuMemGetInfo) around a successful call of the same size");
+                            "the drop of device-free memory (cuMemGetInfo) around a successful call of the same size");
     }
     std::vector<const Counterfactual*> own;
     bool unknown_cache = false, unproven_waste = false;
@@ -279,8 +318,9 @@ Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& 
         if (unproven_waste) {
             if (!measurement.empty()) measurement += "; ";
             measurement += "how much of the charged memory holds payload: the program's own object sizes, or the drop of "
-                           "free memory around its allocations";
+                           "device-free memory (cuMemGetInfo) around its allocations";
         }
+        if (s.books.any()) measurement += "; all of it in a recording without losses, from the program's start on";
         return undetermined(fmt::format("{}; whether the program's own memory that holds nothing would have made room is "
                                         "not known ({}).",
                                         free_and_needed(s), what),
@@ -293,37 +333,43 @@ Verdict address_verdict(const Situation& s, const std::vector<Counterfactual>& r
     const AddressSpace& space = s.space;
     const std::uint64_t needed = s.request.needed.low.value_or(0);
     if (s.losses.any()) {
-        return undetermined("An address reservation failed, and records of this process are missing: which gaps were free "
+        return undetermined("An address reservation failed, and records of this process are missing: which gaps were unused "
                             "is not known.",
                             "the same run without losses (a larger ring, see the warnings above)");
     }
     if (space.witnessed_largest >= needed && needed != 0) {
-        return undetermined(fmt::format("A gap of {}, once reserved by this process, was free, and still the driver refused "
-                                        "a reservation of {}.",
+        return undetermined(fmt::format("A gap of {}, once reserved by this process, had been given back, and still the driver "
+                                        "refused a reservation of {}.",
                                         in_words(space.witnessed_largest), in_words(needed)),
                             "a reservation that asks for the address of that gap (probe at the failure)");
     }
     Verdict out;
     if (fits(rows, "with_virtual_gaps_merged")) {
         set(out, Verdict::virtual_space_fragmentation, "",
-            fmt::format("It needs {} of consecutive addresses. {} gaps that were reserved before and are free sum to {}, "
-                        "which is enough, but the largest of them is {}. Device memory plays no part in this call.",
+            fmt::format("It needs {} of consecutive addresses. {} gaps that were reserved before, were given back and hold "
+                        "nothing recorded sum to {}, which is enough, but the largest of them is {}. Device memory plays no "
+                        "part in this call.",
                         in_words(needed), space.witnessed_count, in_words(space.small_witnessed_sum),
                         in_words(space.small_witnessed_largest)));
         out.add_removed("with_virtual_gaps_merged");
+    } else if (!space.seen) {
+        set(out, Verdict::other_constraint, "address_space",
+            fmt::format("It needs {} of consecutive addresses, and this process held no other reservation: this one alone is "
+                        "more than the driver had to give, or than a limit of the process (ulimit -v) leaves. Device memory "
+                        "plays no part in this call.",
+                        in_words(needed)));
     } else if (space.small_sum < needed) {
         set(out, Verdict::other_constraint, "address_space",
             fmt::format("The address space for reservations ran out: {} are reserved ({} of it with nothing mapped), and "
-                        "all free gaps between them sum to {}, less than the {} asked for. Device memory plays no part "
+                        "all unused gaps between them sum to {}, less than the {} asked for. Device memory plays no part "
                         "in this call{}.",
                         in_words(space.reserved), in_words(space.unbacked), in_words(space.small_sum), in_words(needed),
-                        s.device_free.known() ? fmt::format("; {} of it were free", in_words(s.device_free.interval()))
-                                              : ""));
+                        s.device_free.known() ? "; " + held_by_nobody(s) : ""));
         out.add_removed(fits(rows, "without_unbacked_reservations") ? "without_unbacked_reservations"
                                                                      : "with_only_live_payload");
     } else {
         return undetermined(
-            fmt::format("It needs {} of consecutive addresses; free gaps that are known to be usable sum to {}, and gaps "
+            fmt::format("It needs {} of consecutive addresses; gaps that are known to be usable sum to {}, and gaps "
                         "that were never given out to {}: whether the driver could use those is not known.",
                         in_words(needed), in_words(space.small_witnessed_sum),
                         in_words(space.small_sum - space.small_witnessed_sum)),
@@ -334,50 +380,56 @@ Verdict address_verdict(const Situation& s, const std::vector<Counterfactual>& r
     return out;
 }
 
+// A request to a pool that the device's unused memory could not serve: was it in the pool, and in what shape?
 Verdict pool_verdict(const Situation& s, const std::vector<Counterfactual>& rows) {
-    const Counterfactual* limit = row_of(rows, "with_limit_lifted");
     const PoolAtFailure* pool = nullptr;
     for (const PoolAtFailure& each : s.pools) {
         if (each.pool == s.request.pool) pool = &each;
     }
-    if (pool == nullptr || !limit->applicable || !pool->reserved.exact() || !s.free_then.known()) {
-        return physical_verdict(s, rows);
-    }
-    const std::uint64_t maximum = *pool->said.maximum;
+    const Counterfactual* limit = row_of(rows, "with_limit_lifted");
+    if (pool == nullptr || !pool->cached.exact() || !s.device_free.known()) return physical_verdict(s, rows);
+    const std::uint64_t requested = s.request.requested;
+    const std::uint64_t cached = *pool->cached.low();
     const std::uint64_t reserved = *pool->reserved.low();
-    const std::uint64_t room = maximum - std::min(reserved, maximum);
-    const std::uint64_t cached = pool->cached.low().value_or(0);
-    if (room >= s.request.needed.low.value_or(0) || limit->fit != Fit::kFits) return physical_verdict(s, rows);
-    // The device would have given it: the pool's maximum stands between, or the shape of what the pool has free.
+    std::uint64_t growth = s.free_then.high().value_or(UINT64_MAX);
+    const bool limited = limit->applicable && pool->said.maximum && *pool->said.maximum < reserved + std::min(growth, requested);
+    if (limited) growth = *pool->said.maximum - std::min(reserved, *pool->said.maximum);
+    if (growth >= requested) return physical_verdict(s, rows);
+    const std::string where =
+        limited ? fmt::format("{} may hold at most {}, and holds {}, of which {} are in no live allocation", pool->name,
+                              in_words(*pool->said.maximum), in_words(reserved), in_words(cached))
+                : fmt::format("{}. {} holds {}, of which {} are in no live allocation", free_and_needed(s), pool->name,
+                              in_words(reserved), in_words(cached));
     Verdict out;
-    if (room + cached < s.request.requested) {
+    if (cached < requested && growth + cached < requested) {
+        if (!limited || limit->fit != Fit::kFits) return physical_verdict(s, rows);
         set(out, Verdict::other_constraint, "pool_maximum",
-            fmt::format("{} may hold at most {}, and holds {} of which {} are free: less than the {} asked for. The device "
-                        "had {} free.",
-                        pool->name, in_words(maximum), in_words(reserved), in_words(cached),
-                        in_words(s.request.requested), in_words(s.free_then.interval())));
+            fmt::format("{}: less than the {} asked for. Otherwise, {}.", where, in_words(requested), held_by_nobody(s)));
         out.add_removed("with_limit_lifted");
-    } else if (pool->pending == 0 && cached >= s.request.requested) {
-        set(out, Verdict::allocator_external_fragmentation, "",
-            fmt::format("{} is at its maximum of {} and has {} free, which is enough for {}, but not in one piece; no free "
-                        "was waiting for a stream.",
-                        pool->name, in_words(maximum), in_words(cached), in_words(s.request.requested)));
-        out.add_removed("with_pool_gaps_merged");
-    } else {
-        return undetermined(fmt::format("{} is near its maximum of {}; whether what it has free was in one piece, or still "
-                                        "waited for a stream, is not known.",
-                                        pool->name, in_words(maximum)),
-                            "the same request after cudaDeviceSynchronize: if it succeeds then, frees were waiting");
+        return out;
     }
-    return out;
+    const bool told = pool->pending == 0 && pool->live.exact() && !s.books.any();
+    if (told && cached >= requested && !pool->no_opportunistic_reuse) {
+        set(out, Verdict::allocator_external_fragmentation, "",
+            fmt::format("{}: enough for the {} asked for, but not in one piece; no stream-ordered release was waiting.", where,
+                        in_words(requested)));
+        out.add_removed("with_pool_gaps_merged");
+        return out;
+    }
+    return undetermined(
+        fmt::format("{}; {} were asked for. Whether what the pool keeps was in one piece, or {}, is not known.", where,
+                    in_words(requested),
+                    pool->no_opportunistic_reuse ? "could not be given to this stream (the program forbade opportunistic reuse)"
+                                                 : "still waited for a stream"),
+        "the same request after cudaDeviceSynchronize: if it succeeds then, releases were waiting");
 }
 
 Verdict host_verdict(const Situation& s) {
     return undetermined(
-        fmt::format("Page-locked host memory was refused; this process holds {} of it in this trace. It takes host memory, "
+        fmt::format("The driver refused {}; this process holds {} of page-locked host memory in this trace. It takes host memory, "
                     "and no limit of the host is in the trace.",
-                    in_words(s.host_pinned)),
-        "the limit of locked memory (ulimit -l, cgroup memory.max) and the host's free memory at the failure");
+                    s.request.in_words, in_words(s.host_pinned)),
+        "the limit of locked memory (ulimit -l, cgroup memory.max) and MemAvailable of /proc/meminfo at the failure");
 }
 
 }  // namespace
@@ -394,8 +446,8 @@ Verdict verdict_of(const Situation& s, const std::vector<Counterfactual>& rows) 
             return undetermined(fmt::format("The call asked for {}. What it draws on (page tables, host memory, address "
                                             "space) is not in the trace.",
                                             s.request.in_words),
-                                "free device memory, host memory and an address reservation of the same size at the "
-                                "failure, tried one by one");
+                                "an allocation of device memory, one of host memory and an address reservation, each of the "
+                                "same size, tried one by one at the failure");
     }
     add_shares(out, s);
     return out;

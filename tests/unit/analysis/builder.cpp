@@ -127,16 +127,33 @@ ProcessBuilder& ProcessBuilder::failed(std::uint16_t result) {
     failed_sequence_ = event.sequence.value;
     return *this;
 }
-ProcessBuilder& ProcessBuilder::snapshot(std::uint64_t free, std::uint64_t total) {
-    return ask(Kind::kDeviceMemory, free, total, kContext, 0);
+ProcessBuilder& ProcessBuilder::snapshot(std::uint64_t free, std::uint64_t total, std::int16_t device) {
+    return ask(Kind::kDeviceMemory, free, total, kContext, 0).on(device);
+}
+ProcessBuilder& ProcessBuilder::on(std::int16_t device) {
+    session_->trace().events[index_].back().device = device;
+    return *this;
+}
+ProcessBuilder& ProcessBuilder::flagged(unsigned flags) {
+    Event& event = session_->trace().events[index_].back();
+    event.flags = static_cast<std::uint16_t>(event.flags | flags);
+    return *this;
+}
+ProcessBuilder& ProcessBuilder::another_device(std::uint64_t capacity, char uuid) {
+    trace::Device& device = *process().add_devices();
+    device.set_ordinal(static_cast<std::uint32_t>(process().devices_size() - 1));
+    device.set_uuid(std::string(16, uuid));
+    device.set_capacity_bytes(capacity);
+    device.set_minimum_granularity_bytes(2 * kMiB);
+    return *this;
 }
 ProcessBuilder& ProcessBuilder::snapshot_pool(std::uint64_t pool, std::uint64_t used, std::uint64_t reserved,
                                               std::uint64_t maximum) {
     ask(Kind::kPoolState, used, reserved, pool, UINT64_MAX);
     return ask(Kind::kPoolHigh, used, reserved, pool, maximum);
 }
-ProcessBuilder& ProcessBuilder::snapshot_end() {
-    return ask(Kind::kFailureSnapshotEnd, 0, 0, failed_sequence_, 0);
+ProcessBuilder& ProcessBuilder::snapshot_end(unsigned flags, std::uint64_t pools_not_asked) {
+    return ask(Kind::kFailureSnapshotEnd, 0, pools_not_asked, failed_sequence_, 0).flagged(flags);
 }
 
 std::uint64_t ProcessBuilder::last_sequence() const { return session_->trace().events[index_].back().sequence.value; }

@@ -41,10 +41,16 @@ class ProcessBuilder {
     // The last call failed instead; memory answers CUDA_ERROR_OUT_OF_MEMORY.
     ProcessBuilder& failed(std::uint16_t result = 2);
     // What the driver said right after it.
-    ProcessBuilder& snapshot(std::uint64_t free, std::uint64_t total);
+    ProcessBuilder& snapshot(std::uint64_t free, std::uint64_t total, std::int16_t device = 0);
     ProcessBuilder& snapshot_pool(std::uint64_t pool, std::uint64_t used, std::uint64_t reserved,
                                   std::uint64_t maximum = 0);
-    ProcessBuilder& snapshot_end();
+    ProcessBuilder& snapshot_end(unsigned flags = 0, std::uint64_t pools_not_asked = 0);
+
+    // The last event was on another device, or on none that is known.
+    ProcessBuilder& on(std::int16_t device);
+    ProcessBuilder& flagged(unsigned flags);
+    // One more device of this process, with the next ordinal.
+    ProcessBuilder& another_device(std::uint64_t capacity, char uuid);
 
     std::uint64_t last_sequence() const;
     trace::Process& process();

@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <random>
+
+#include "tools/words.h"
+
 using namespace fragscope::analysis;
 using Q = fragscope::report::Quantity;
 
@@ -99,9 +103,28 @@ TEST_CASE("fits only when even the least covers the most") {
 TEST_CASE("bytes in words") {
     CHECK(in_words(0) == "0 B");
     CHECK(in_words(1023) == "1023 B");
-    CHECK(in_words(1024) == "1.00 KiB");
-    CHECK(in_words(std::uint64_t{20} << 20) == "20.0 MiB");
+    CHECK(in_words(1024) == "1 KiB");
+    CHECK(in_words(std::uint64_t{20} << 20) == "20 MiB");
     CHECK(in_words((std::uint64_t{1} << 30) - 1) == "1.00 GiB");
-    CHECK(in_words(Interval{1024, 2048}) == "between 1.00 KiB and 2.00 KiB");
+    CHECK(in_words(Interval{1024, 2048}) == "between 1 KiB and 2 KiB");
     CHECK(in_words(Interval{}) == "an unknown number of bytes");
+}
+
+TEST_CASE("sentences write an amount as the pages around them do") {
+    std::mt19937_64 random(4);
+    for (int i = 0; i < 20000; ++i) {
+        const std::uint64_t any = random() >> (random() % 64);
+        for (const std::uint64_t bytes : {any, any & ~std::uint64_t{0xfffff}, std::uint64_t{1} << (i % 64)}) {
+            REQUIRE(in_words(bytes) == fragscope::tools::human_bytes(bytes));
+        }
+    }
+}
+
+TEST_CASE("two amounts that differ and read alike are told apart by their bytes") {
+    constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+    CHECK(in_words_beside({4 * kGiB - 4096, 4 * kGiB - 4096}, {4 * kGiB, 4 * kGiB}) == "4.00 GiB (4294963200 B)");
+    CHECK(in_words_beside({4 * kGiB, 4 * kGiB}, {4 * kGiB - 4096, std::nullopt}) == "4 GiB (4294967296 B)");
+    CHECK(in_words_beside({4 * kGiB, 4 * kGiB}, {4 * kGiB, 4 * kGiB}) == "4 GiB");
+    CHECK(in_words_beside({4 * kGiB, 4 * kGiB}, {kGiB, kGiB}) == "4 GiB");
+    CHECK(in_words_beside({std::nullopt, kGiB - 1}, {kGiB, kGiB}) == "at most 1.00 GiB (1073741823 B)");
 }

@@ -156,6 +156,45 @@ TEST_CASE("costs: calls, failures and percentiles by function; the shim's own ca
     CHECK(report.costs_size() == 1);
 }
 
+TEST_CASE("costs: a duration that was not taken is no duration of zero") {
+    SessionBuilder session;
+    auto& p = session.process();
+    p.synchronize(7).synchronize(7).linear(0x10000000, kMiB).linear(0x20000000, kMiB).touch(0x10000000, kKiB);
+    auto& events = session.trace().events[0];
+    session.trace().functions.push_back("cuMemcpyHtoD_v2");
+    for (Event& event : events) {
+        if (event.kind != wire::Kind::kLinearAcquired) event.duration_ns = 0;
+        if (event.kind == wire::Kind::kTouched) event.function = {5};
+    }
+    events[2].duration_ns = 0;  // one of the two allocations, too
+    events[3].duration_ns = 5000;
+    const auto report = make_report(session.trace());
+    REQUIRE(report.costs_size() == 2);  // what was written is recorded once a growth: that is no count of calls
+    CHECK(report.costs(0).function() == "cuMemAlloc_v2");
+    CHECK(report.costs(0).calls() == 2);
+    CHECK(report.costs(0).max_ns() == 5000);
+    CHECK(report.costs(0).median_ns() == 5000);
+    CHECK(report.costs(1).function() == "other");
+    CHECK(report.costs(1).calls() == 2);
+    CHECK_FALSE(report.costs(1).has_median_ns());
+    CHECK_FALSE(report.costs(1).has_p99_ns());
+    CHECK_FALSE(report.costs(1).has_max_ns());
+}
+
+TEST_CASE("blind spots: an unknown device counts where memory was taken, not where it was given back") {
+    SessionBuilder session;
+    auto& p = session.process();
+    p.linear(0x10000000, kMiB).free(0x10000000).flagged(wire::kUnknownDevice);
+    p.create(1, 2 * kMiB).map(0x20000000, 2 * kMiB, 1).flagged(wire::kUnknownDevice).unmap(0x20000000, 2 * kMiB);
+    p.flagged(wire::kUnknownDevice).release(1).flagged(wire::kUnknownDevice);
+    p.linear(0, kMiB).flagged(wire::kUnknownDevice).failed(201);
+    CHECK(make_report(session.trace()).processes(0).blind_spots().empty());
+    p.linear(0x30000000, kMiB).flagged(wire::kUnknownDevice).on(kNoDevice);
+    const auto report = make_report(session.trace());
+    REQUIRE(report.processes(0).blind_spots_size() == 1);
+    CHECK(report.processes(0).blind_spots(0).find("For 1 allocation") == 0);
+}
+
 TEST_CASE("a duration histogram is never off by more than a thirty-second") {
     for (std::uint64_t ns = 1; ns < (std::uint64_t{1} << 40); ns = ns * 5 / 3 + 1) {
         DurationHistogram one;

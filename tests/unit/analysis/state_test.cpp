@@ -139,6 +139,20 @@ TEST_CASE("stream-ordered frees wait for their own stream") {
     CHECK(replayed(session).pending_frees().empty());
 }
 
+TEST_CASE("a NULL stream is what the call meant by it, and each thread has one of its own") {
+    SessionBuilder session;
+    auto& p = session.process();
+    p.pool_take(0x10000000, kMiB, 0xb00, 0).pool_give(0x10000000, 0).synchronize(2);
+    CHECK(replayed(session).pending_frees().size() == 1);
+    p.synchronize(1);
+    CHECK(replayed(session).pending_frees().empty());
+    p.pool_take(0x20000000, kMiB, 0xb00, 0).pool_give(0x20000000, 0).flagged(wire::kPerThreadStream).synchronize(1);
+    p.thread(2).synchronize(2).thread(1);
+    CHECK(replayed(session).pending_frees().size() == 1);
+    p.synchronize(2);
+    CHECK(replayed(session).pending_frees().empty());
+}
+
 TEST_CASE("blocks taken before their pool was known move to it") {
     SessionBuilder session;
     auto& p = session.process();

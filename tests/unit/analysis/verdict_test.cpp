@@ -1,58 +1,13 @@
 // Every cause, and every case in which a careless reader would name the wrong one.
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <string>
-
-#include "analysis/report.h"
-#include "tests/unit/analysis/builder.h"
+#include "tests/unit/analysis/scenario.h"
 
 using namespace fragscope;
 using namespace fragscope::test;
 using report::Verdict;
 
 namespace {
-
-constexpr std::uint64_t kPage = 2 * kMiB;
-
-const report::Counterfactual& row(const report::Explanation& e, const std::string& id) {
-    for (const auto& r : e.counterfactuals()) {
-        if (r.id() == id) return r;
-    }
-    FAIL("no counterfactual " << id);
-    return e.counterfactuals(0);
-}
-
-const report::Quantity& audit(const report::Explanation& e, report::Quantity::Definition definition) {
-    for (const auto& q : e.audit()) {
-        if (q.definition() == definition) return q;
-    }
-    FAIL("not in the audit: " << report::Quantity::Definition_Name(definition));
-    return e.audit(0);
-}
-
-const report::Domain& domain(const report::Explanation& e, const std::string& name) {
-    for (const auto& d : e.domains()) {
-        if (d.name() == name) return d;
-    }
-    FAIL("no domain " << name);
-    return e.domains(0);
-}
-
-const report::Bound& bound(const report::Explanation& e, const std::string& mechanism) {
-    for (const auto& b : e.bounds()) {
-        if (b.mechanism() == mechanism) return b;
-    }
-    FAIL("no bound " << mechanism);
-    return e.bounds(0);
-}
-
-bool says(const report::Explanation& e, const std::string& text) {
-    return std::any_of(e.actions().begin(), e.actions().end(),
-                       [&](const std::string& action) { return action.find(text) != std::string::npos; });
-}
-
-report::Explanation explained(SessionBuilder& session) { return analysis::explain_failure(session.trace()); }
 
 // Books, others and what no record explains make up what the device says is taken.
 void check_books_close(const report::Explanation& e) {
@@ -68,16 +23,6 @@ void check_books_close(const report::Explanation& e) {
         REQUIRE(rest.has_high_bytes());
         CHECK(attributed.high_bytes() + others.high_bytes() + rest.high_bytes() >= taken);
     }
-}
-
-// `count` objects of `payload` bytes, each in a 2 MiB allocation of its own.
-ProcessBuilder& small_objects(ProcessBuilder& p, std::uint64_t count, std::uint64_t payload) {
-    for (std::uint64_t i = 0; i < count; ++i) {
-        const std::uint64_t address = 0x1000000000 + i * kPage;
-        p.create(100 + i, kPage).reserve(address, kPage).map(address, kPage, 100 + i);
-        if (payload != 0) p.touch(address, payload);
-    }
-    return p;
 }
 
 }  // namespace
@@ -147,7 +92,7 @@ TEST_CASE("a pool keeps what was freed: named, with the call and the bytes, and 
     CHECK(e.verdict().cause() == Verdict::other_constraint);
     CHECK(e.verdict().constraint() == "cached_by_pool");
     CHECK(e.verdict().summary().find("cudaMemPoolTrimTo") != std::string::npos);
-    CHECK(e.verdict().summary().find("6.00 GiB") != std::string::npos);
+    CHECK(e.verdict().summary().find("6 GiB") != std::string::npos);
     CHECK(row(e, "with_cached_returned").outcome() == report::Counterfactual::fits);
     CHECK(audit(e, report::Quantity::cached).low_bytes() == 6 * kGiB);
     CHECK(audit(e, report::Quantity::reclaimable).low_bytes() == 6 * kGiB);
@@ -187,7 +132,7 @@ TEST_CASE("another process of the trace holds the device: capacity, with its sha
     const auto e = explained(session);
     CHECK(e.verdict().cause() == Verdict::capacity_exhaustion);
     CHECK(e.verdict().summary().find("other processes of this trace") != std::string::npos);
-    CHECK(e.verdict().summary().find("6.00 GiB") != std::string::npos);
+    CHECK(e.verdict().summary().find("6 GiB") != std::string::npos);
     CHECK(e.verdict().contributing(0).find("process 0 (pid 100, program)") != std::string::npos);
     CHECK(audit(e, report::Quantity::other_processes).low_bytes() == 6 * kGiB);
     CHECK(audit(e, report::Quantity::unattributed).high_bytes() == 256 * kMiB);
@@ -211,7 +156,7 @@ TEST_CASE("the device is held by nobody whom this trace knows: capacity, and no 
     session.process(8 * kGiB).linear(0, 4 * kGiB).failed().snapshot(1 * kGiB, 8 * kGiB).snapshot_end();
     const auto e = explained(session);
     CHECK(e.verdict().cause() == Verdict::capacity_exhaustion);
-    CHECK(e.verdict().summary().find("7.00 GiB are held by no record of this process") != std::string::npos);
+    CHECK(e.verdict().summary().find("7 GiB are held by no record of this process") != std::string::npos);
     CHECK(e.verdict().summary().find("not known") != std::string::npos);
     CHECK(e.verdict().removed(0) == "without_unattributed");
 }

@@ -1,0 +1,72 @@
+// What the tests of verdicts share: the explanation of a built trace, and places in it by name.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "analysis/report.h"
+#include "tests/unit/analysis/builder.h"
+#include "tests/unit/analysis/texts.h"
+
+namespace fragscope::test {
+
+inline constexpr std::uint64_t kPage = 2 * kMiB;
+
+inline const report::Counterfactual& row(const report::Explanation& e, const std::string& id) {
+    for (const auto& r : e.counterfactuals()) {
+        if (r.id() == id) return r;
+    }
+    FAIL("no counterfactual " << id);
+    return e.counterfactuals(0);
+}
+
+inline const report::Quantity& audit(const report::Explanation& e, report::Quantity::Definition definition) {
+    for (const auto& q : e.audit()) {
+        if (q.definition() == definition) return q;
+    }
+    FAIL("not in the audit: " << report::Quantity::Definition_Name(definition));
+    return e.audit(0);
+}
+
+inline const report::Domain& domain(const report::Explanation& e, const std::string& name) {
+    for (const auto& d : e.domains()) {
+        if (d.name() == name) return d;
+    }
+    FAIL("no domain " << name);
+    return e.domains(0);
+}
+
+inline const report::Bound& bound(const report::Explanation& e, const std::string& mechanism) {
+    for (const auto& b : e.bounds()) {
+        if (b.mechanism() == mechanism) return b;
+    }
+    FAIL("no bound " << mechanism);
+    return e.bounds(0);
+}
+
+inline bool says(const report::Explanation& e, const std::string& text) {
+    return std::any_of(e.actions().begin(), e.actions().end(),
+                       [&](const std::string& action) { return action.find(text) != std::string::npos; });
+}
+
+// Every scenario of this file goes through here, and so does every text that is made of it.
+inline report::Explanation explained(SessionBuilder& session) {
+    check_words(analysis::make_report(session.trace()));
+    const report::Explanation out = analysis::explain_failure(session.trace());
+    check_words(out);
+    return out;
+}
+
+// `count` objects of `payload` bytes, each in a 2 MiB allocation of its own.
+inline ProcessBuilder& small_objects(ProcessBuilder& p, std::uint64_t count, std::uint64_t payload) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+        const std::uint64_t address = 0x1000000000 + i * kPage;
+        p.create(100 + i, kPage).reserve(address, kPage).map(address, kPage, 100 + i);
+        if (payload != 0) p.touch(address, payload);
+    }
+    return p;
+}
+
+}  // namespace fragscope::test
