@@ -137,13 +137,24 @@ dlsym:
 #error "dlsym must be forwarded by a jump: write it for this machine"
 #endif
 
-DlsymFunction fragscope_find_dlsym() {
-    // dlvsym is left alone by everybody, and this is why. A dlsym of another preloaded tool comes before
-    // libc's.
-    void* found = nullptr;
+namespace {
+
+// The C library's own, past those of all other tools, which have no version. dlvsym is left alone by
+// everybody, and this is why.
+DlsymFunction libc_dlsym() {
+    static constinit std::atomic<DlsymFunction> known{nullptr};
+    DlsymFunction found = known.load(std::memory_order_relaxed);
     for (const char* version : {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"})
-        if (found == nullptr) found = dlvsym(RTLD_NEXT, "dlsym", version);
-    const auto real = reinterpret_cast<DlsymFunction>(found);
+        if (found == nullptr) found = reinterpret_cast<DlsymFunction>(dlvsym(RTLD_NEXT, "dlsym", version));
+    known.store(found, std::memory_order_relaxed);
+    return found;
+}
+
+}  // namespace
+
+// The dlsym that the program would have without us: the C library's, or one of a tool that stands after us.
+DlsymFunction fragscope_find_dlsym() {
+    const auto real = reinterpret_cast<DlsymFunction>(look_up_after_us("dlsym"));
     __atomic_store_n(&fragscope_real_dlsym, real, __ATOMIC_RELEASE);
     return real;
 }
@@ -221,18 +232,8 @@ bool answer_handle(void* handle, const char* name, const void* caller, void** re
 
 }  // namespace
 
-void* look_up_after_us(const char* name) {
-    // The C library's own dlsym: one of another preloaded tool would give its own answers, seen from its own
-    // place.
-    static constinit std::atomic<DlsymFunction> known{nullptr};
-    DlsymFunction look_up = known.load(std::memory_order_relaxed);
-    if (look_up == nullptr) {
-        look_up = reinterpret_cast<DlsymFunction>(libc_function("dlsym"));
-        if (look_up == nullptr) look_up = real_dlsym();
-        known.store(look_up, std::memory_order_relaxed);
-    }
-    return look_up(RTLD_NEXT, name);
-}
+// By the C library's own dlsym: another tool's would give its own answers, seen from its own place.
+void* look_up_after_us(const char* name) { return libc_dlsym()(RTLD_NEXT, name); }
 
 void* answer(void* found, const void* caller) {
     // The driver's own look-ups stay the driver's own.

@@ -16,6 +16,12 @@ namespace fragscope::interpose {
 constinit Driver driver;
 constinit Next next;
 
+// In hooks.cpp.
+namespace straight {
+#define HOOK(symbol, parameters, arguments, numbered, event) CUresult symbol parameters;
+#include "interpose/hooks.def"
+}  // namespace straight
+
 namespace {
 
 // Bounds of the driver's mapping; `end` is stored last.
@@ -194,15 +200,17 @@ void* load(const std::atomic<Function>& slot) {
 
 struct Hook {
     void* wrapper;
+    void* straight;
     void* (*own)();
     void* (*next)();
     void (*set_next)(void*);
 };
 
 const Hook kHooks[] = {
-#define HOOK(symbol, parameters, arguments, numbered, event)                 \
-    {reinterpret_cast<void*>(&::symbol), [] { return load(driver.symbol); }, \
-     [] { return load(next.symbol); }, [](void* function) { store(next.symbol, function); }},
+#define HOOK(symbol, parameters, arguments, numbered, event)                         \
+    {reinterpret_cast<void*>(&::symbol), reinterpret_cast<void*>(&straight::symbol), \
+     [] { return load(driver.symbol); }, [] { return load(next.symbol); },           \
+     [](void* function) { store(next.symbol, function); }},
 #include "interpose/hooks.def"
 };
 
@@ -336,15 +344,6 @@ int runtime_path(char* out, std::size_t size) {
     return minor < 0 || minor > 99 ? 0 : static_cast<int>(major * 1000 + minor * 10);
 }
 
-void* libc_function(const char* name) {
-    Object object;
-    // Before glibc 2.34 dlsym was in a library of its own.
-    for (const char* stem : {"libc.so", "libdl.so"})
-        if (find_object(stem, object))
-            if (void* found = find_symbol(object, wanted(name)); found != nullptr) return found;
-    return nullptr;
-}
-
 void* resolve(HookId id) {
     const Hook& hook = kHooks[number(id)];
     if (find_driver()) return hook.next();
@@ -367,14 +366,16 @@ void* next_of(const char* name) {
 }
 
 void* substitute(void* found) {
-    for (const Hook& hook : kHooks)
-        if (hook.own() == found || hook.next() == found) return hook.wrapper;
+    for (const Hook& hook : kHooks) {
+        if (hook.next() == found) return hook.wrapper;
+        if (hook.own() == found) return hook.straight;
+    }
     return found;
 }
 
 bool is_wrapper(const void* address) {
     for (const Hook& hook : kHooks)
-        if (hook.wrapper == address) return true;
+        if (hook.wrapper == address || hook.straight == address) return true;
     return false;
 }
 

@@ -50,9 +50,6 @@ bool in_other(const void* address);
 // The next function of the row with that name; nullptr: no row, or none.
 void* next_of(const char* name);
 
-// The C library's own function of that name, past all that stands before it; nullptr: none.
-void* libc_function(const char* name);
-
 // What the program should get for `found`: our wrapper if it is a row's own or next function, else `found`.
 void* substitute(void* found);
 bool is_wrapper(const void* address);

@@ -39,6 +39,7 @@ struct ThreadState {
     std::uint64_t refused = 0;          // records of this thread that found no ring
     std::uint64_t gave_up_at = kNever;  // where the reader stood when waiting for it was given up
     std::uint8_t context_device = wire::kDeviceUnknown;
+    bool straight = false;  // see go_straight()
 
     bool inside() const { return gate == kBusy || gate == kNested; }
 };

@@ -6,6 +6,17 @@
 
 using namespace fragscope::interpose;
 
+// For a program that means the driver's own function, by a pointer into it, while its direct calls would
+// reach another library's first: the wrapper once more, told to go past that library.
+namespace fragscope::interpose::straight {
+#define HOOK(symbol, parameters, arguments, numbered, event) \
+    CUresult symbol parameters {                             \
+        go_straight();                                       \
+        return ::symbol arguments;                           \
+    }
+#include "interpose/hooks.def"
+}  // namespace fragscope::interpose::straight
+
 #define HOOK(symbol, parameters, arguments, numbered, event)                                   \
     extern "C" CUresult CUDAAPI symbol parameters {                                            \
         return observe<When::numbered>(                                                        \

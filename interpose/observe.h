@@ -39,19 +39,28 @@ template <typename Function, typename Row>
     return result;
 }
 
+// The next wrapper that this thread enters calls the driver's own function. It takes the slow path, where
+// that is looked at.
+inline void go_straight() {
+    ThreadState& thread = thread_state;
+    thread.straight = true;
+    if (!thread.inside()) thread.gate = kNone;
+}
+
 // The thread is in a wrapper already, has no ring, or there is no session at all.
 template <When when, typename Function, typename Row>
 [[gnu::noinline, gnu::cold]] CUresult observe_slowly(HookId id, const std::atomic<Function>& onward,
                                                      const std::atomic<Function>& own, const void* caller,
                                                      Row row) {
-    Function real = onward.load(std::memory_order_acquire);
+    ThreadState& thread = thread_state;
+    Function real = (thread.straight ? own : onward).load(std::memory_order_acquire);
+    thread.straight = false;
     const std::uint32_t attachment = generation();
     if (attachment == kOff && real != nullptr) return row(real);
     if (real == nullptr) {
         real = reinterpret_cast<Function>(resolve(id));
         if (real == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
     }
-    ThreadState& thread = thread_state;
     if (thread.inside()) return nested(thread, real, own.load(std::memory_order_acquire), row);
     if (attachment == kOff) return row(real);
     thread.gate = kBusy;

@@ -8,13 +8,16 @@
 
 int main(int count, char** arguments) {
     auto& paths = fragscope::preload_test::paths();
-    const std::pair<const char*, std::string*> needed[] = {{"SHIM", &paths.shim},
-                                                           {"VICTIM", &paths.victim},
-                                                           {"PROBE", &paths.probe},
-                                                           {"LOOKUPS", &paths.lookups},
-                                                           {"SIMULATED_DRIVER", &paths.simulated_driver},
-                                                           {"DRIVER", &paths.driver},
-                                                           {"OLD_DRIVER", &paths.old_driver}};
+    const std::pair<const char*, std::string*> needed[] = {
+        {"SHIM", &paths.shim},
+        {"VICTIM", &paths.victim},
+        {"PROBE", &paths.probe},
+        {"LOOKUPS", &paths.lookups},
+        {"RIVAL", &paths.rival},
+        {"RIVAL_WITHOUT_DLSYM", &paths.rival_without_dlsym},
+        {"SIMULATED_DRIVER", &paths.simulated_driver},
+        {"DRIVER", &paths.driver},
+        {"OLD_DRIVER", &paths.old_driver}};
     for (const auto& [name, path] : needed) {
         const char* value = std::getenv(name);
         if (value == nullptr) {

@@ -211,6 +211,12 @@ Outcome Session::run(const std::vector<std::string>& command, const std::vector<
     });
 }
 
+Outcome Session::run_preloaded(const std::string& libraries, const std::vector<std::string>& command) {
+    const std::vector<std::string> variables =
+        with_driver({"LD_PRELOAD=" + libraries, std::string(wire::kSessionVariable) + "=" + name_});
+    return run_program(command, variables, [&] { drain(); });
+}
+
 std::vector<Sent> Session::sent() {
     drain();
     for (std::uint32_t i = 0; i < options_.process_slots; ++i)

@@ -56,6 +56,8 @@ class Session {
     // false.
     Outcome run(const std::vector<std::string>& command, const std::vector<std::string>& variables = {},
                 bool collect = true);
+    // As the last one, with these libraries preloaded, in this order.
+    Outcome run_preloaded(const std::string& libraries, const std::vector<std::string>& command);
     // In the order of their first appearance, after drain().
     std::vector<Sent> sent();
 
@@ -84,7 +86,8 @@ Outcome run_plain(const std::vector<std::string>& command, const std::vector<std
 
 // Paths that the build passes to the test program.
 struct Paths {
-    std::string shim, victim, probe, lookups, driver, old_driver, simulated_driver;
+    std::string shim, victim, probe, lookups, driver, old_driver, simulated_driver, rival,
+        rival_without_dlsym;
 };
 Paths& paths();
 

@@ -126,6 +126,32 @@ TEST_CASE("more processes than slots: the last ones are refused and counted") {
     CHECK(session.sent().at(0).of(Kind::kLinearAcquired).size() == 4);
 }
 
+TEST_CASE("another preloaded library sees what it would see alone, and so do we, in either order") {
+    for (const std::string& rival : {paths().rival, paths().rival_without_dlsym}) {
+        CAPTURE(rival);
+        const Outcome alone = run_plain({paths().victim, "rivalled"}, {"LD_PRELOAD=" + rival});
+        REQUIRE(alone.status == 0);
+        REQUIRE(alone.output.find("total 4096") != std::string::npos);
+        // Directly linked calls, and those through its dlsym if it has one; nothing of cuGetProcAddress.
+        const bool with_dlsym = rival == paths().rival;
+        CHECK(alone.output.find(with_dlsym ? "calls 60907" : "calls 30904") != std::string::npos);
+        for (const std::string& order : {paths().shim + ":" + rival, rival + ":" + paths().shim}) {
+            CAPTURE(order);
+            Session session;
+            const Outcome both = session.run_preloaded(order, {paths().victim, "rivalled"});
+            CHECK(both.status == 0);
+            CHECK(both.output == alone.output);
+            const auto sent = session.sent();
+            REQUIRE(sent.size() == 1);
+            // Ahead of us, with a dlsym that goes past ours to the C library's, it keeps from us what the
+            // program gets of cuGetProcAddress. `fragscope run` puts us first.
+            const bool kept = with_dlsym && order.find(rival) == 0;
+            CHECK(sent[0].of(Kind::kLinearAcquired).size() == (kept ? 6 : 9));
+            CHECK(sent[0].of(Kind::kLinearReleased).size() == 9);
+        }
+    }
+}
+
 TEST_CASE("the image before exec gives back what it held") {
     Session session;
     REQUIRE(session.run({paths().victim, "exec"}).status == 0);

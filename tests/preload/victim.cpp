@@ -231,6 +231,32 @@ int exec_self(const Arguments& arguments) {
     return 1;
 }
 
+// Allocates by each door and frees directly; says what another preloaded library saw of it, if there is one.
+int rivalled(const Arguments&) {
+    cuInit(0);
+    fake_set_current(reinterpret_cast<CUcontext>(0xc0000));
+    void* handle = open_driver();
+    using Allocate = CUresult (*)(CUdeviceptr*, std::size_t);
+    using Resolver = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
+    auto by_handle = reinterpret_cast<Allocate>(dlsym(handle, "cuMemAlloc_v2"));
+    auto resolver = reinterpret_cast<Resolver>(dlsym(handle, "cuGetProcAddress_v2"));
+    void* resolved = nullptr;
+    resolver("cuMemAlloc", &resolved, 12000, 0, nullptr);
+    const Allocate doors[] = {cuMemAlloc_v2, by_handle, reinterpret_cast<Allocate>(resolved)};
+    auto calls = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "rival_calls"));
+    for (const Allocate allocate : doors)
+        for (int i = 0; i < 3; ++i) {
+            CUdeviceptr address = 0;
+            const CUresult taken = allocate(&address, 1000);
+            const CUresult freed = cuMemFree_v2(address);
+            std::printf("%d %d %d\n", taken, freed, calls != nullptr ? calls() : 0);
+        }
+    std::size_t free_bytes = 0, total_bytes = 0;
+    cuMemGetInfo_v2(&free_bytes, &total_bytes);
+    std::printf("total %zu, calls %d\n", total_bytes, calls != nullptr ? calls() : 0);
+    return 0;
+}
+
 // Calls without an initialised shim or after the end of main().
 struct Early {
     Early() { call(); }
@@ -282,9 +308,10 @@ struct Scenario {
     int (*run)(const Arguments& arguments);
 };
 const Scenario kScenarios[] = {
-    {"linear", linear},     {"kinds", kinds},    {"doors", doors},     {"reuse", reuse},
-    {"failing", failing},   {"fork", forking},   {"threads", threads}, {"closed", closed},
-    {"capture", capturing}, {"exec", exec_self}, {"nothing", nothing}, {"timing", timing},
+    {"linear", linear},     {"kinds", kinds},    {"doors", doors},       {"reuse", reuse},
+    {"failing", failing},   {"fork", forking},   {"threads", threads},   {"closed", closed},
+    {"capture", capturing}, {"exec", exec_self}, {"rivalled", rivalled}, {"nothing", nothing},
+    {"timing", timing},
 };
 
 }  // namespace
