@@ -217,7 +217,10 @@ void Call::pool_created(const CUmemoryPool* out, const CUmemPoolProps* propertie
     }
     at_device(device);
     const std::uint64_t pool = succeeded() && out != nullptr ? bits(*out) : 0;
-    if (pool != 0) remember_pool(pool);
+    if (pool != 0) {
+        remember_pool(pool);
+        set_pool_maximum(pool, most);
+    }
     record(Kind::kPoolCreated, 0, most, pool, where);
     explain_failure();
 }

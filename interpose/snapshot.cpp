@@ -26,7 +26,7 @@ bool ask_pool(std::uint64_t pool, CUmemPool_attribute attribute, std::uint64_t& 
     return true;
 }
 
-void snapshot_pool(std::uint64_t pool, HookId function) {
+void snapshot_pool(std::uint64_t pool, std::uint64_t maximum, HookId function) {
     std::uint64_t used = 0, reserved = 0, threshold = 0, used_high = 0, reserved_high = 0;
     if (ask_pool(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, used) &&
         ask_pool(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, reserved) &&
@@ -44,6 +44,7 @@ void snapshot_pool(std::uint64_t pool, HookId function) {
         record.address = used_high;
         record.bytes = reserved_high;
         record.object = pool;
+        record.extra = maximum;
         emit(record);
     }
 }
@@ -79,8 +80,9 @@ void failure_snapshot(HookId function, std::uint64_t sequence) {
         sample_device_memory(place, wire::kSnapshot, function);
         // A pool that is being destroyed waits for this to end before it goes.
         known_pools.readers.fetch_add(1);
-        for (const std::atomic<std::uint64_t>& known : known_pools.pool)
-            if (const std::uint64_t pool = known.load(); pool != 0) snapshot_pool(pool, function);
+        for (std::uint32_t i = 0; i < kMaxPools; ++i)
+            if (const std::uint64_t pool = known_pools.pool[i].load(); pool != 0)
+                snapshot_pool(pool, known_pools.maximum[i].load(), function);
         known_pools.readers.fetch_sub(1);
     }
     unsigned flags = wire::kSnapshot;

@@ -56,6 +56,7 @@ void reset_process_state() {
     for (KnownContext& known : contexts) known.context.store(0);
     contexts_seen.store(0);
     for (auto& pool : known_pools.pool) pool.store(0);
+    for (auto& maximum : known_pools.maximum) maximum.store(0);
     known_pools.overflow.store(0);
     known_pools.readers.store(0);
     for (auto& pool : pool_of_device) pool.store(0);
@@ -117,10 +118,18 @@ void remember_pool(std::uint64_t pool) {
     known_pools.overflow.fetch_add(1, std::memory_order_relaxed);
 }
 
+void set_pool_maximum(std::uint64_t pool, std::uint64_t maximum) {
+    for (std::uint32_t i = 0; i < kMaxPools; ++i)
+        if (known_pools.pool[i].load() == pool) known_pools.maximum[i].store(maximum);
+}
+
 CUmemoryPool forget_pool(CUmemoryPool pool) {
-    for (auto& known : known_pools.pool) {
+    for (std::uint32_t i = 0; i < kMaxPools; ++i) {
         auto value = reinterpret_cast<std::uint64_t>(pool);
-        known.compare_exchange_strong(value, 0);
+        if (known_pools.pool[i].load() != value) continue;
+        // First, so that who takes the place next is not told to have this one's.
+        known_pools.maximum[i].store(0);
+        known_pools.pool[i].compare_exchange_strong(value, 0);
     }
     for (auto& current : pool_of_device) {
         auto value = reinterpret_cast<std::uint64_t>(pool);

@@ -41,11 +41,14 @@ bool several_contexts();
 
 struct KnownPools {
     std::atomic<std::uint64_t> pool[kMaxPools];
+    std::atomic<std::uint64_t>
+        maximum[kMaxPools];               // asked for at its creation; 0: none, or that was not seen
     std::atomic<std::uint32_t> overflow;  // pools that found no place
     std::atomic<std::uint32_t> readers;   // failure snapshots under way
 };
 extern constinit KnownPools known_pools;
 void remember_pool(std::uint64_t pool);
+void set_pool_maximum(std::uint64_t pool, std::uint64_t maximum);
 // Takes the pool out before it is destroyed and lets a snapshot that may be asking about it finish. Returns
 // `pool`.
 CUmemoryPool forget_pool(CUmemoryPool pool);

@@ -164,6 +164,13 @@ TEST_CASE("failed calls are recorded, explained, and change nothing for the prog
     CHECK(pools[0].object == sent.of(Kind::kPoolCreated).at(0).object);
     CHECK(pools[0].sequence < ends[0].sequence);
     CHECK(sent.of(Kind::kPoolHigh).size() == pools.size());
+    // Its limit, if it is known: of the pool that the program made, not of the device's own.
+    const auto high = sent.of(Kind::kPoolHigh);
+    REQUIRE(high.size() >= 2);
+    CHECK(high[0].object == pools[0].object);
+    CHECK(high[0].extra == 3u << 20);
+    CHECK(high[1].object == 0xb0000);
+    CHECK(high[1].extra == 0);
     bool asked = false;
     for (const wire::Record& record : sent.of(Kind::kDeviceMemory))
         asked = asked || ((record.flags & wire::kSnapshot) != 0 && record.sequence < ends[0].sequence &&

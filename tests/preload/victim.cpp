@@ -159,7 +159,10 @@ int failing(const Arguments& arguments) {
     fake_set_current(reinterpret_cast<CUcontext>(0xc0000));
     CUmemoryPool pool = nullptr;
     CUmemPoolProps properties{};
+    properties.maxSize = 3u << 20;
     cuMemPoolCreate(&pool, &properties);
+    CUmemoryPool own = nullptr;
+    cuDeviceGetMemPool(&own, 0);
     const int times = arguments.empty() ? 32 : std::atoi(arguments[0].c_str());
     dlopen("no such library", RTLD_LAZY);  // leaves a message for dlerror()
     for (int i = 0; i < times; ++i) {
