@@ -85,8 +85,8 @@ Interval charged_quickly(const ProcessState& state, int device) {
 Payload payload_of(const Trace& trace, ProcessIndex process, const ProcessState& state, int device) {
     Payload out;
     const std::uint64_t page = state.page(device);
-    for (const auto& [id, physical] : state.physical()) {
-        if (!physical.on_device || physical.device != device) continue;
+    state.physical().for_each([&](const Physical& physical) {
+        if (!physical.on_device || physical.device != device) return;
         std::uint64_t written_pages = 0;  // pages with at least one written byte
         std::uint64_t next = 0;           // first page that is not counted yet
         physical.touched.for_each([&](const Range& range) {
@@ -100,7 +100,7 @@ Payload payload_of(const Trace& trace, ProcessIndex process, const ProcessState&
         out.written += written;
         out.partly_unwritten += held - written;
         out.never_written += physical.bytes - held;
-    }
+    });
     out.seen = state.touched_mapped_memory();
     const bool counted = process.value < trace.losses.size() && trace.losses[process.value].has_kernel_launches() &&
                          trace.losses[process.value].has_opaque_writes();

@@ -6,21 +6,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
-#include <map>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
-namespace fragscope::analysis {
+#include "analysis/extent_chunks.h"
 
-struct Range {
-    std::uint64_t begin = 0;
-    std::uint64_t end = 0;  // not included; >= begin
-    std::uint64_t size() const { return end - begin; }
-    bool operator==(const Range&) const = default;
-};
+namespace fragscope::analysis {
 
 // The range of `bytes` at `begin`, cut at the end of the address space.
 constexpr Range range_of(std::uint64_t begin, std::uint64_t bytes) {
@@ -65,76 +57,92 @@ class ExtentMap {
 
     // False, and nothing changed, if the range is empty or overlaps an extent that is there.
     bool insert(const Range& range, Value value) {
-        if (range.begin >= range.end || overlaps(range)) return false;
-        extents_.emplace(range.begin, Node{range.end, std::move(value)});
+        if (range.begin >= range.end) return false;
+        const Place behind = extents_.after(range.begin);
+        if (behind != extents_.begin() && extents_.range(extents_.previous(behind)).end > range.begin) return false;
+        if (behind != extents_.end() && extents_.range(behind).begin < range.end) return false;
+        extents_.insert(behind, range, std::move(value));
         total_ += range.size();
         return true;
     }
 
     // Removes the extent that begins exactly there.
     std::optional<Extent> take(std::uint64_t begin) {
-        const auto found = extents_.find(begin);
-        if (found == extents_.end()) return std::nullopt;
-        Extent out{{begin, found->second.end}, std::move(found->second.value)};
+        const Place at = place_at(begin);
+        if (at == extents_.end()) return std::nullopt;
+        Extent out{extents_.range(at), std::move(extents_.value(at))};
         total_ -= out.range.size();
-        extents_.erase(found);
+        extents_.erase(at);
         return out;
     }
 
-    // Removes every byte of the range, in address order; the rest of what it touches stays. A rest keeps its value, so a
-    // value that speaks of the extent's beginning has to be mended by the caller (see Removed::original).
-    std::vector<Removed> cut(const Range& range) {
-        std::vector<Removed> out;
-        if (range.begin >= range.end) return out;
-        auto at = first_overlap(range);
-        while (at != extents_.end() && at->first < range.end) {
-            const Range original{at->first, at->second.end};
+    // Removes every byte of the range, in address order, and tells `visit(const Removed&)` of each extent that lost some; the
+    // rest of what it touches stays. A rest keeps its value, so a value that speaks of the extent's beginning has to be
+    // mended by the caller (see Removed::original).
+    template <typename Visit>
+    void cut(const Range& range, Visit&& visit) {
+        if (range.begin >= range.end) return;
+        Place at = first_overlap(range);
+        while (at != extents_.end()) {
+            const Range original = extents_.range(at);
+            if (original.begin >= range.end) return;
             const Range gone{std::max(original.begin, range.begin), std::min(original.end, range.end)};
             const bool left = gone.begin > original.begin;
             const bool right = gone.end < original.end;
-            out.push_back({gone, original, left && right ? Cut::kSplit : left || right ? Cut::kShrunk : Cut::kFreed,
-                           at->second.value});
+            const Removed part{gone, original, left && right ? Cut::kSplit : left || right ? Cut::kShrunk : Cut::kFreed,
+                               extents_.value(at)};
             total_ -= gone.size();
-            if (right) extents_.emplace(gone.end, Node{original.end, at->second.value});
             if (left) {
-                at->second.end = gone.begin;
-                ++at;
-                if (right) break;
+                extents_.reshape(at, {original.begin, gone.begin});
+                at = extents_.next(at);
+                if (right) extents_.insert(at, {gone.end, original.end}, part.value);
+            } else if (right) {
+                extents_.reshape(at, {gone.end, original.end});
             } else {
                 at = extents_.erase(at);
-                if (right) break;
             }
+            visit(part);
+            if (right) return;
         }
+    }
+    std::vector<Removed> cut(const Range& range) {
+        std::vector<Removed> out;
+        cut(range, [&](const Removed& part) { out.push_back(part); });
         return out;
     }
 
     // The extent that holds this address.
     std::optional<Extent> find(std::uint64_t address) const {
-        auto after = extents_.upper_bound(address);
-        if (after == extents_.begin()) return std::nullopt;
-        --after;
-        if (after->second.end <= address) return std::nullopt;
-        return Extent{{after->first, after->second.end}, after->second.value};
+        const Place behind = extents_.after(address);
+        if (behind == extents_.begin()) return std::nullopt;
+        const Place at = extents_.previous(behind);
+        if (extents_.range(at).end <= address) return std::nullopt;
+        return Extent{extents_.range(at), extents_.value(at)};
     }
+    // Of the extent that begins exactly there, or nothing.
     Value* value_at(std::uint64_t begin) {
-        const auto found = extents_.find(begin);
-        return found == extents_.end() ? nullptr : &found->second.value;
+        const Place at = place_at(begin);
+        return at == extents_.end() ? nullptr : &extents_.value(at);
     }
 
     bool overlaps(const Range& range) const {
-        const auto at = first_overlap(range);
-        return range.begin < range.end && at != extents_.end() && at->first < range.end;
+        if (range.begin >= range.end) return false;
+        const Place at = first_overlap(range);
+        return at != extents_.end() && extents_.range(at).begin < range.end;
     }
 
     // In address order: `visit(range, value)` for every extent, or for every extent that overlaps.
     template <typename Visit>
     void for_each(Visit&& visit) const {
-        for (const auto& [begin, node] : extents_) visit(Range{begin, node.end}, node.value);
+        for (Place at = extents_.begin(); at != extents_.end(); at = extents_.next(at)) {
+            visit(extents_.range(at), extents_.value(at));
+        }
     }
     template <typename Visit>
     void for_each_in(const Range& range, Visit&& visit) const {
-        for (auto at = first_overlap(range); at != extents_.end() && at->first < range.end; ++at) {
-            visit(Range{at->first, at->second.end}, at->second.value);
+        for (Place at = first_overlap(range); at != extents_.end() && extents_.range(at).begin < range.end;
+             at = extents_.next(at)) {
+            visit(extents_.range(at), extents_.value(at));
         }
     }
     // The free ranges between extents inside `window`.
@@ -148,20 +156,20 @@ class ExtentMap {
         if (at < window.end) visit(Range{at, window.end});
     }
 
-    template <typename Condition>
-    std::vector<Extent> take_if(Condition&& condition) {
-        std::vector<Extent> out;
-        for (auto at = extents_.begin(); at != extents_.end();) {
-            const Range range{at->first, at->second.end};
-            if (condition(range, at->second.value)) {
-                total_ -= range.size();
-                out.push_back({range, std::move(at->second.value)});
-                at = extents_.erase(at);
-            } else {
-                ++at;
-            }
+    // Removes every extent that overlaps the range as a whole; `visit(range, value)` of each.
+    template <typename Visit>
+    void drop_overlapping(const Range& range, Visit&& visit) {
+        if (range.begin >= range.end) return;
+        for (Place at = first_overlap(range); at != extents_.end() && extents_.range(at).begin < range.end;) {
+            at = drop(at, visit);
         }
-        return out;
+    }
+    // Removes every extent of which the condition holds; `visit(range, value)` of each.
+    template <typename Condition, typename Visit>
+    void drop_if(Condition&& condition, Visit&& visit) {
+        for (Place at = extents_.begin(); at != extents_.end();) {
+            at = condition(extents_.range(at), extents_.value(at)) ? drop(at, visit) : extents_.next(at);
+        }
     }
 
     std::uint64_t total() const { return total_; }  // bytes in extents
@@ -169,25 +177,31 @@ class ExtentMap {
     bool empty() const { return extents_.empty(); }
 
   private:
-    struct Node {
-        std::uint64_t end;
-        Value value;
-    };
-    using Map = std::map<std::uint64_t, Node>;
+    using Chunks = ExtentChunks<Value>;
+    using Place = typename Chunks::Place;
 
-    template <typename Self>
-    static auto first_overlap_of(Self& self, const Range& range) {
-        auto at = self.extents_.upper_bound(range.begin);
-        if (at != self.extents_.begin()) {
-            auto before = std::prev(at);
-            if (before->second.end > range.begin) return before;
-        }
-        return at;
+    Place place_at(std::uint64_t begin) const {
+        const Place behind = extents_.after(begin);
+        if (behind == extents_.begin()) return extents_.end();
+        const Place at = extents_.previous(behind);
+        return extents_.range(at).begin == begin ? at : extents_.end();
     }
-    auto first_overlap(const Range& range) { return first_overlap_of(*this, range); }
-    auto first_overlap(const Range& range) const { return first_overlap_of(*this, range); }
+    // The first extent that ends behind the range's beginning.
+    Place first_overlap(const Range& range) const {
+        const Place behind = extents_.after(range.begin);
+        if (behind == extents_.begin()) return behind;
+        const Place before = extents_.previous(behind);
+        return extents_.range(before).end > range.begin ? before : behind;
+    }
+    template <typename Visit>
+    Place drop(const Place& at, Visit& visit) {
+        const Range range = extents_.range(at);
+        visit(range, extents_.value(at));
+        total_ -= range.size();
+        return extents_.erase(at);
+    }
 
-    Map extents_;
+    Chunks extents_;
     std::uint64_t total_ = 0;
 };
 
@@ -196,27 +210,63 @@ class ExtentSet {
     // Adds every byte of the range; bytes already there stay.
     void add(const Range& range) {
         if (range.begin >= range.end) return;
+        Place at = ranges_.after(range.begin);
         Range joined = range;
-        auto at = ranges_.upper_bound(joined.begin);
-        if (at != ranges_.begin() && std::prev(at)->second >= joined.begin) --at;
-        while (at != ranges_.end() && at->first <= joined.end) {
-            joined = {std::min(joined.begin, at->first), std::max(joined.end, at->second)};
-            at = erase(at);
+        if (at != ranges_.begin()) {
+            const Place before = ranges_.previous(at);
+            const Range old = ranges_.range(before);
+            if (old.end >= range.end) return;
+            if (old.end >= range.begin) {
+                joined.begin = old.begin;
+                at = before;
+            }
         }
-        put(joined);
+        if (at == ranges_.end() || ranges_.range(at).begin > joined.end) {
+            ranges_.insert(at, joined, {});
+            sum_ += joined.size();
+            return;
+        }
+        // The first one touched takes in all the others.
+        const Range first = ranges_.range(at);
+        joined.end = std::max(joined.end, first.end);
+        sum_ -= first.size();
+        Place other = ranges_.next(at);
+        while (other != ranges_.end() && ranges_.range(other).begin <= joined.end) {
+            const Range old = ranges_.range(other);
+            joined.end = std::max(joined.end, old.end);
+            sum_ -= old.size();
+            other = ranges_.erase(other);
+        }
+        sum_ += joined.size();
+        // Removing may have moved it.
+        at = ranges_.after(first.begin);
+        ranges_.reshape(ranges_.previous(at), joined);
     }
 
     // Removes every byte of the range. Returns how many were there.
     std::uint64_t remove(const Range& range) {
         if (range.begin >= range.end) return 0;
         const std::uint64_t before = sum_;
-        auto at = ranges_.upper_bound(range.begin);
-        if (at != ranges_.begin() && std::prev(at)->second > range.begin) --at;
-        while (at != ranges_.end() && at->first < range.end) {
-            const Range old{at->first, at->second};
-            at = erase(at);
-            if (old.begin < range.begin) put({old.begin, range.begin});
-            if (old.end > range.end) put({range.end, old.end});
+        Place at = ranges_.after(range.begin);
+        if (at != ranges_.begin()) {
+            const Place in_front = ranges_.previous(at);
+            if (ranges_.range(in_front).end > range.begin) at = in_front;
+        }
+        while (at != ranges_.end()) {
+            const Range old = ranges_.range(at);
+            if (old.begin >= range.end) break;
+            sum_ -= std::min(old.end, range.end) - std::max(old.begin, range.begin);
+            const bool right = old.end > range.end;
+            if (old.begin < range.begin) {
+                ranges_.reshape(at, {old.begin, range.begin});
+                at = ranges_.next(at);
+                if (right) ranges_.insert(at, {range.end, old.end}, {});
+            } else if (right) {
+                ranges_.reshape(at, {range.end, old.end});
+            } else {
+                at = ranges_.erase(at);
+            }
+            if (right) break;
         }
         return before - sum_;
     }
@@ -224,11 +274,13 @@ class ExtentSet {
     // Bytes of the set inside the range.
     std::uint64_t overlap(const Range& range) const {
         std::uint64_t bytes = 0;
-        auto at = ranges_.upper_bound(range.begin);
-        if (at != ranges_.begin()) --at;
-        for (; at != ranges_.end() && at->first < range.end; ++at) {
-            const std::uint64_t begin = std::max(at->first, range.begin);
-            const std::uint64_t end = std::min(at->second, range.end);
+        Place at = ranges_.after(range.begin);
+        if (at != ranges_.begin()) at = ranges_.previous(at);
+        for (; at != ranges_.end(); at = ranges_.next(at)) {
+            const Range held = ranges_.range(at);
+            if (held.begin >= range.end) break;
+            const std::uint64_t begin = std::max(held.begin, range.begin);
+            const std::uint64_t end = std::min(held.end, range.end);
             if (begin < end) bytes += end - begin;
         }
         return bytes;
@@ -236,31 +288,19 @@ class ExtentSet {
 
     template <typename Visit>
     void for_each(Visit&& visit) const {
-        for (const auto& [begin, end] : ranges_) visit(Range{begin, end});
+        for (Place at = ranges_.begin(); at != ranges_.end(); at = ranges_.next(at)) visit(ranges_.range(at));
     }
 
     std::uint64_t sum() const { return sum_; }
-    std::uint64_t largest() const { return sizes_.empty() ? 0 : *sizes_.rbegin(); }
+    std::uint64_t largest() const { return ranges_.largest(); }
     std::size_t size() const { return ranges_.size(); }
     bool empty() const { return ranges_.empty(); }
 
   private:
-    using Map = std::map<std::uint64_t, std::uint64_t>;
+    struct Nothing {};
+    using Place = ExtentChunks<Nothing>::Place;
 
-    Map::iterator erase(Map::iterator at) {
-        const std::uint64_t bytes = at->second - at->first;
-        sum_ -= bytes;
-        sizes_.erase(sizes_.find(bytes));
-        return ranges_.erase(at);
-    }
-    void put(const Range& range) {
-        ranges_.emplace(range.begin, range.end);
-        sizes_.insert(range.size());
-        sum_ += range.size();
-    }
-
-    Map ranges_;
-    std::multiset<std::uint64_t> sizes_;
+    ExtentChunks<Nothing> ranges_;
     std::uint64_t sum_ = 0;
 };
 

@@ -146,13 +146,12 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
         *out.add_processes() = summary_of(trace, index);
     }
     add_devices(trace, out);
-    for (std::uint32_t index = 0; index < trace.events.size(); ++index) {
-        RunOfProcess run = run_of(trace, {index});
-        for (const auto& peak : run.peaks) *out.add_peaks() = peak;
-        for (const auto& timeline : run.timelines) *out.add_timelines() = timeline;
-        for (const auto& leak : run.left) *out.add_left_at_end() = leak;
-    }
-    SessionWalk walk(trace);
+    // One replay of each process serves its failures and its time line.
+    std::vector<RunRecorder> recorders;
+    for (std::uint32_t index = 0; index < trace.events.size(); ++index) recorders.emplace_back(trace, ProcessIndex{index});
+    SessionWalk walk(trace, [&](ProcessIndex process, const ProcessState& state, const Event& event) {
+        recorders[process.value].add(state, event);
+    });
     std::uint32_t verdicts = 0;
     for (const Failure& failure : list_failures(trace)) {
         const Event& event = trace.events[failure.process.value][failure.index];
@@ -177,6 +176,12 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
             summary.mutable_verdict()->set_summary(
                 fmt::format("Not explained in this list; `explain --failure {}` does.", failure.number));
         }
+    }
+    for (std::uint32_t index = 0; index < trace.events.size(); ++index) {
+        const RunOfProcess run = recorders[index].result(walk.at_the_end({index}));
+        for (const auto& peak : run.peaks) *out.add_peaks() = peak;
+        for (const auto& timeline : run.timelines) *out.add_timelines() = timeline;
+        for (const auto& leak : run.left) *out.add_left_at_end() = leak;
     }
     for (const report::FunctionCost& cost : costs_of(trace)) *out.add_costs() = cost;
     return out;

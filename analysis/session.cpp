@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "analysis/charged.h"
 
@@ -56,20 +57,30 @@ std::map<int, std::uint64_t> pages_of(const Trace& trace, ProcessIndex process) 
     return out;
 }
 
-SessionWalk::SessionWalk(const Trace& trace) : trace_(trace) {
+SessionWalk::SessionWalk(const Trace& trace, Watcher watcher) : trace_(trace), watcher_(std::move(watcher)) {
     for (std::uint32_t process = 0; process < trace.events.size(); ++process) {
         own_.push_back({ProcessState(pages_of(trace, {process})), 0});
         other_.push_back({ProcessState(pages_of(trace, {process})), 0});
     }
 }
 
+void SessionWalk::replay(ProcessIndex process, std::size_t end) {
+    Cursor& cursor = own_[process.value];
+    const auto& events = trace_.events[process.value];
+    for (; cursor.next < std::min(end, events.size()); ++cursor.next) {
+        cursor.state.apply(events[cursor.next]);
+        if (watcher_) watcher_(process, cursor.state, events[cursor.next]);
+    }
+}
+
 void SessionWalk::advance(const Failure& failure, const FailureSnapshot& snapshot) {
     current_ = failure.process.value;
-    Cursor& cursor = own_[current_];
-    const auto& events = trace_.events[current_];
-    for (; cursor.next < snapshot.moment && cursor.next < events.size(); ++cursor.next) {
-        cursor.state.apply(events[cursor.next]);
-    }
+    replay(failure.process, snapshot.moment);
+}
+
+const ProcessState& SessionWalk::at_the_end(ProcessIndex process) {
+    replay(process, trace_.events[process.value].size());
+    return own_[process.value].state;
 }
 
 std::vector<OtherProcess> SessionWalk::others(const std::string& uuid, std::uint64_t from_ns, std::uint64_t to_ns) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,11 +35,16 @@ struct OtherProcess {
 // Replays all processes up to one failure after the other, in the order of `list_failures`.
 class SessionWalk {
   public:
-    explicit SessionWalk(const Trace& trace);
+    // Told of each event of each process once, in the order of its process, with the state after it.
+    using Watcher = std::function<void(ProcessIndex, const ProcessState&, const Event&)>;
+
+    explicit SessionWalk(const Trace& trace, Watcher watcher = nullptr);
 
     // Moves to the failure's moment. Failures are visited in ascending order of number.
     void advance(const Failure& failure, const FailureSnapshot& snapshot);
     const ProcessState& failing() const { return own_[current_].state; }
+    // Replays the rest of the process, up to its end: no failure of it can be visited any more.
+    const ProcessState& at_the_end(ProcessIndex process);
     // The other processes at that time on this device; empty if there are none or they do not use it.
     std::vector<OtherProcess> others(const std::string& uuid, std::uint64_t from_ns, std::uint64_t to_ns);
 
@@ -47,7 +53,10 @@ class SessionWalk {
         ProcessState state;
         std::size_t next = 0;
     };
+    void replay(ProcessIndex process, std::size_t end);
+
     const Trace& trace_;
+    Watcher watcher_;
     std::vector<Cursor> own_;    // read when the process is the failing one: by sequence
     std::vector<Cursor> other_;  // read when it is another's neighbour: by time
     std::size_t current_ = 0;

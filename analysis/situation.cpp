@@ -101,9 +101,9 @@ void books_of_pools(Situation& s, const ProcessState& state) {
             if (block.pool == id && block.maybe_captured) maybe += block.requested;
         });
         *at.live.low -= std::min(maybe, *at.live.low);
-        for (const auto& [address, free] : state.pending_frees()) {
+        state.pending_frees().for_each([&](const Range&, const PendingFree& free) {
             if (free.pool == id) at.pending += free.requested;
-        }
+        });
         pending_total += at.pending;
         if (word.reserved && word.used && *word.used <= *word.reserved) {
             at.reserved = Quantity::measured(report::Quantity::charged, *word.reserved, s.physical,
@@ -348,9 +348,9 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
     s.mapped = state.mappings().total();
     s.managed = state.totals(s.request.device).managed;
     s.host_pinned = state.host_pinned_bytes();
-    for (const auto& [id, physical] : state.physical()) {
+    state.physical().for_each([&](const Physical& physical) {
         if (physical.imported) s.imported += physical.bytes;
-    }
+    });
     word_of_the_device(s);
     books_of_the_device(s, state, walk);
     books_of_payload(s, state);

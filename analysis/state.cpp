@@ -50,17 +50,18 @@ void ProcessState::apply(const Event& event) {
             const Range range = range_of(event.address.value, event.bytes.value);
             if (reservations_.overlaps(range)) {
                 ++contradictions_.overlapping_acquisitions;
-                reservations_.cut(range);
+                reservations_.cut(range, [](const auto&) {});
             }
-            reservations_.insert(range, {event.sequence});
+            reservations_.insert(range, {});
             ever_reserved_.add(range);
             break;
         }
-        case Kind::kReservationFreed:
-            if (reservations_.cut(range_of(event.address.value, event.bytes.value)).empty()) {
-                ++contradictions_.unknown_releases;
-            }
+        case Kind::kReservationFreed: {
+            bool found = false;
+            reservations_.cut(range_of(event.address.value, event.bytes.value), [&](const auto&) { found = true; });
+            if (!found) ++contradictions_.unknown_releases;
             break;
+        }
         case Kind::kHandleCreated:
         case Kind::kHandleImported: {
             Physical made;
@@ -69,28 +70,24 @@ void ProcessState::apply(const Event& event) {
             made.on_device = !made.imported && wire::location_type(event.extra) == kLocationDevice;
             made.device = made.on_device ? wire::location_id(event.extra) : kNoDevice;
             made.references = 1;
-            made.created = event.sequence;
-            if (handles_.contains(event.object)) {
+            if (handles_.find(event.object) != nullptr) {
                 // The driver gives no live handle value twice: the release of the older one is missing.
                 ++contradictions_.overlapping_acquisitions;
-                while (handles_.contains(event.object)) release_handle(event.object);
+                while (release_handle(event.object)) {
+                }
             }
             if (made.on_device) totals_[made.device].handles += made.bytes;
-            handles_[event.object] = {next_physical_, 1};
-            physical_.emplace(next_physical_++, std::move(made));
+            handles_.add(event.object, physical_.add(std::move(made)));
             break;
         }
         case Kind::kHandleRetained: retain(event); break;
         case Kind::kHandleReleased:
-            if (!handles_.contains(event.object)) {
-                ++contradictions_.unknown_releases;
-            } else {
-                release_handle(event.object);
-            }
+            if (!release_handle(event.object)) ++contradictions_.unknown_releases;
             break;
         case Kind::kHandleExported: {
-            const auto found = handles_.find(event.object);
-            if (found != handles_.end()) physical_.at(found->second.physical).exported = true;
+            const HandleTable::Named* named = handles_.find(event.object);
+            Physical* physical = named == nullptr ? nullptr : physical_.find(named->physical);
+            if (physical != nullptr) physical->exported = true;
             break;
         }
         case Kind::kMapped: map(event); break;
@@ -98,7 +95,7 @@ void ProcessState::apply(const Event& event) {
         case Kind::kAccessSet: {
             const Range range = range_of(event.address.value, event.bytes.value);
             auto& access = access_[event.object.value];
-            access.cut(range);
+            access.cut(range, [](const auto&) {});
             access.insert(range, event.extra);
             break;
         }
@@ -204,7 +201,6 @@ void ProcessState::acquire_linear(const Event& event) {
     block.granted = event.kind == Kind::kPitchAcquired && event.extra > event.bytes.value ? event.extra : event.bytes.value;
     block.device = event.device;
     block.context = event.object;
-    block.acquired = event.sequence;
     const Range range = range_of(event.address.value, block.granted);
     forget_block_at(range);
     if (!linear_.insert(range, block)) return;
@@ -223,7 +219,7 @@ void ProcessState::acquire_linear(const Event& event) {
 }
 
 // The books drop a block that was removed from linear_.
-void ProcessState::forget_linear(const Range&, const LinearBlock& block) {
+void ProcessState::forget_linear(const LinearBlock& block) {
     DeviceTotals& totals = totals_[block.device];
     if (block.kind == Kind::kManagedAcquired) {
         totals.managed -= block.granted;
@@ -242,29 +238,22 @@ void ProcessState::forget_linear(const Range&, const LinearBlock& block) {
 void ProcessState::forget_block_at(const Range& range) {
     if (linear_.overlaps(range)) {
         ++contradictions_.overlapping_acquisitions;
-        for (const auto& gone : linear_.take_if([&](const Range& r, const LinearBlock&) {
-                 return r.begin < range.end && range.begin < r.end;
-             })) {
-            forget_linear(gone.range, gone.value);
-        }
+        linear_.drop_overlapping(range, [&](const Range&, const LinearBlock& gone) { forget_linear(gone); });
     }
     if (pool_blocks_.overlaps(range)) {
         ++contradictions_.overlapping_acquisitions;
-        for (const auto& gone : pool_blocks_.take_if([&](const Range& r, const PoolBlock&) {
-                 return r.begin < range.end && range.begin < r.end;
-             })) {
-            release_to_pool(gone.range.begin, gone.value, nullptr);
-        }
+        pool_blocks_.drop_overlapping(
+            range, [&](const Range& at, const PoolBlock& gone) { release_to_pool(at, gone, nullptr); });
     }
 }
 
 bool ProcessState::release_address(const Event& event) {
     if (auto block = linear_.take(event.address.value)) {
-        forget_linear(block->range, block->value);
+        forget_linear(block->value);
         return true;
     }
     if (auto block = pool_blocks_.take(event.address.value)) {
-        release_to_pool(block->range.begin, block->value, event.kind == Kind::kPoolReleased ? &event : nullptr);
+        release_to_pool(block->range, block->value, event.kind == Kind::kPoolReleased ? &event : nullptr);
         return true;
     }
     return false;
@@ -272,9 +261,8 @@ bool ProcessState::release_address(const Event& event) {
 
 template <typename Owned>
 void ProcessState::free_owned(Owned&& owned) {
-    for (const auto& gone : linear_.take_if([&](const Range&, const LinearBlock& b) { return owned(b.context, b.device); })) {
-        forget_linear(gone.range, gone.value);
-    }
+    linear_.drop_if([&](const Range&, const LinearBlock& block) { return owned(block.context, block.device); },
+                    [&](const Range&, const LinearBlock& gone) { forget_linear(gone); });
     for (auto at = host_.begin(); at != host_.end();) {
         if (!at->second.registered && owned(at->second.context, kNoDevice)) {
             host_bytes_ -= at->second.bytes;
@@ -304,69 +292,86 @@ void ProcessState::reset_device(int device) {
 
 void ProcessState::retain(const Event& event) {
     PhysicalId id = 0;
+    HandleTable::Named* named = handles_.find(event.object);
     if (const auto mapping = mappings_.find(event.address.value)) {
         id = mapping->value.physical;
-    } else if (const auto named = handles_.find(event.object); named != handles_.end()) {
-        id = named->second.physical;
+    } else if (named != nullptr) {
+        id = named->physical;
     }
-    const auto found = physical_.find(id);
-    if (found == physical_.end()) {
+    Physical* physical = physical_.find(id);
+    if (physical == nullptr) {
         ++contradictions_.unknown_handles;
         return;
     }
-    ++found->second.references;
-    Named& named = handles_[event.object];
-    named.physical = id;
-    ++named.count;
+    if (named != nullptr && named->physical != id) {
+        // The value stood for something else until now: its releases are missing.
+        ++contradictions_.overlapping_acquisitions;
+        while (release_handle(event.object)) {
+        }
+        named = nullptr;
+    }
+    ++physical->references;
+    if (named != nullptr) {
+        ++named->count;
+    } else {
+        handles_.add(event.object, id);
+    }
 }
 
-void ProcessState::release_handle(ObjectId handle) {
-    const auto named = handles_.find(handle);
-    const PhysicalId id = named->second.physical;
-    if (--named->second.count == 0) handles_.erase(named);
-    const auto found = physical_.find(id);
-    if (found == physical_.end()) return;
-    if (found->second.references > 0) --found->second.references;
-    drop_if_unused(id);
+// One reference less; false if the handle is not known.
+bool ProcessState::release_handle(ObjectId handle) {
+    HandleTable::Named* named = handles_.find(handle);
+    if (named == nullptr) return false;
+    const PhysicalId id = named->physical;
+    if (named->count == 1) {
+        handles_.erase(handle);
+    } else {
+        --named->count;
+    }
+    if (Physical* physical = physical_.find(id)) {
+        if (physical->references > 0) --physical->references;
+        drop_if_unused(id, *physical);
+    }
+    return true;
 }
 
-void ProcessState::drop_if_unused(PhysicalId id) {
-    const auto found = physical_.find(id);
-    if (found == physical_.end() || found->second.references != 0 || found->second.mapped_bytes != 0) return;
-    if (found->second.on_device) totals_[found->second.device].handles -= found->second.bytes;
-    physical_.erase(found);
+void ProcessState::drop_if_unused(PhysicalId id, const Physical& physical) {
+    if (physical.references != 0 || physical.mapped_bytes != 0) return;
+    if (physical.on_device) totals_[physical.device].handles -= physical.bytes;
+    physical_.erase(id);
 }
 
 void ProcessState::map(const Event& event) {
-    const auto named = handles_.find(event.object);
-    if (named == handles_.end()) {
+    const HandleTable::Named* named = handles_.find(event.object);
+    if (named == nullptr) {
         ++contradictions_.unknown_handles;
         return;
     }
+    const PhysicalId id = named->physical;
     const Range range = range_of(event.address.value, event.bytes.value);
     if (mappings_.overlaps(range)) {
         ++contradictions_.overlapping_acquisitions;
         unmap(event);
     }
-    const PhysicalId id = named->second.physical;
-    if (!mappings_.insert(range, {id, range.begin, event.extra})) return;
-    Physical& physical = physical_.at(id);
-    physical.mapped_bytes += range.size();
-    if (physical.on_device) totals_[physical.device].mapped += range.size();
+    Physical* physical = physical_.find(id);
+    if (physical == nullptr || !mappings_.insert(range, {id, range.begin, event.extra})) return;
+    physical->mapped_bytes += range.size();
+    if (physical->on_device) totals_[physical->device].mapped += range.size();
 }
 
 void ProcessState::unmap(const Event& event) {
     const Range range = range_of(event.address.value, event.bytes.value);
-    const auto removed = mappings_.cut(range);
-    if (removed.empty()) ++contradictions_.unknown_releases;
-    for (const auto& part : removed) {
-        const auto found = physical_.find(part.value.physical);
-        if (found == physical_.end()) continue;
-        found->second.mapped_bytes -= part.removed.size();
-        if (found->second.on_device) totals_[found->second.device].mapped -= part.removed.size();
-        drop_if_unused(part.value.physical);
-    }
-    for (auto& [location, access] : access_) access.cut(range);
+    bool found = false;
+    mappings_.cut(range, [&](const auto& part) {
+        found = true;
+        Physical* physical = physical_.find(part.value.physical);
+        if (physical == nullptr) return;
+        physical->mapped_bytes -= part.removed.size();
+        if (physical->on_device) totals_[physical->device].mapped -= part.removed.size();
+        drop_if_unused(part.value.physical, *physical);
+    });
+    if (!found) ++contradictions_.unknown_releases;
+    for (auto& [location, access] : access_) access.cut(range, [](const auto&) {});
 }
 
 void ProcessState::touch(const Event& event) {
@@ -374,9 +379,9 @@ void ProcessState::touch(const Event& event) {
     mappings_.for_each_in(written, [&](const Range& range, const Mapping& mapping) {
         const std::uint64_t begin = std::max(range.begin, written.begin);
         const std::uint64_t end = std::min(range.end, written.end);
-        const auto found = physical_.find(mapping.physical);
-        if (found == physical_.end()) return;
-        found->second.touched.add(range_of(begin - mapping.begin + mapping.offset, end - begin));
+        Physical* physical = physical_.find(mapping.physical);
+        if (physical == nullptr) return;
+        physical->touched.add(range_of(begin - mapping.begin + mapping.offset, end - begin));
         touched_mapped_memory_ = true;
     });
 }
@@ -392,16 +397,10 @@ void ProcessState::acquire_from_pool(const Event& event) {
     block.device = event.device;
     block.stream = ObjectId{event.extra};
     block.maybe_captured = event.has(wire::kCaptureUnknown);
-    block.acquired = event.sequence;
     const Range range = range_of(event.address.value, std::max<std::uint64_t>(block.requested, 1));
     forget_block_at(range);
     // The pool gave freed memory out again: whatever was pending there is not any more.
-    auto at = pending_.lower_bound(range.begin);
-    if (at != pending_.begin()) {
-        const auto before = std::prev(at);
-        if (before->first + before->second.requested > range.begin) at = before;
-    }
-    while (at != pending_.end() && at->first < range.end) at = pending_.erase(at);
+    pending_.drop_overlapping(range, [](const Range&, const PendingFree&) {});
     if (!pool_blocks_.insert(range, block)) return;
     Pool& pool = pools_[block.pool];
     if (pool.device == kNoDevice) pool.device = block.device;
@@ -411,13 +410,14 @@ void ProcessState::acquire_from_pool(const Event& event) {
     totals_[block.device].pool_live += block.requested;
 }
 
-void ProcessState::release_to_pool(std::uint64_t address, const PoolBlock& block, const Event* asked) {
+void ProcessState::release_to_pool(const Range& range, const PoolBlock& block, const Event* asked) {
     totals_[block.device].pool_live -= block.requested;
     if (asked != nullptr) {
         // A synchronisation tells NULL by what it meant; a free gives the stream as it was passed.
         const std::uint64_t null = asked->has(wire::kPerThreadStream) ? kPerThread : kLegacy;
         const ObjectId stream{asked->extra == 0 ? null : asked->extra};
-        pending_[address] = {block.requested, block.pool, block.device, stream, asked->thread};
+        pending_.drop_overlapping(range, [](const Range&, const PendingFree&) {});
+        pending_.insert(range, {block.requested, block.pool, block.device, stream, asked->thread});
     }
     const auto found = pools_.find(block.pool);
     if (found == pools_.end()) return;
@@ -453,12 +453,12 @@ void ProcessState::bind_pool(const Event& event) {
 void ProcessState::synchronized(const Event& event) {
     // A record names no context for a free, so a whole context's synchronisation is taken for its device's frees: what is
     // left is the most that may be pending, and the least is zero in any case.
-    std::erase_if(pending_, [&](const auto& entry) {
-        const PendingFree& free = entry.second;
+    const auto done = [&](const Range&, const PendingFree& free) {
         if (event.object.value == 0) return event.device == kNoDevice || free.device == event.device;
         // Each thread has a NULL stream of its own.
         return free.stream == event.object && (event.object.value != kPerThread || free.thread == event.thread);
-    });
+    };
+    pending_.drop_if(done, [](const Range&, const PendingFree&) {});
 }
 
 }  // namespace fragscope::analysis

@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "analysis/event.h"
 #include "analysis/extent_map.h"
+#include "analysis/physical_table.h"
 
 namespace fragscope::analysis {
 
@@ -23,21 +23,15 @@ inline constexpr std::uint64_t kDefaultPage = std::uint64_t{2} << 20;
 // Linear requests up to this size share pages (facts of public reports, not of this trace: evidence `assumed`).
 inline constexpr std::uint64_t kPackedUpTo = std::uint64_t{1} << 20;
 
-// Our own name for one physical allocation: the driver uses its handle values again.
-using PhysicalId = std::uint64_t;
-
 struct LinearBlock {
     wire::Kind kind = wire::Kind::kLinearAcquired;  // or kPitchAcquired, kManagedAcquired
     std::uint64_t requested = 0;
     std::uint64_t granted = 0;  // pitch * height for kPitchAcquired, otherwise requested
     int device = kNoDevice;
     ObjectId context;
-    Sequence acquired;
 };
 
-struct Reservation {
-    Sequence acquired;
-};
+struct Reservation {};
 
 struct Mapping {
     PhysicalId physical = 0;
@@ -54,7 +48,6 @@ struct Physical {
     bool exported = false;  // another process may keep it alive
     std::uint32_t references = 0;
     std::uint64_t mapped_bytes = 0;
-    Sequence created;
     ExtentSet touched;  // offsets that copies and memsets wrote
 };
 
@@ -64,7 +57,6 @@ struct PoolBlock {
     int device = kNoDevice;
     ObjectId stream;
     bool maybe_captured = false;  // it may be a graph node, or a graph may free it
-    Sequence acquired;
 };
 
 struct Pool {
@@ -122,11 +114,11 @@ class ProcessState {
 
     const ExtentMap<Reservation>& reservations() const { return reservations_; }
     const ExtentMap<Mapping>& mappings() const { return mappings_; }
-    const std::map<PhysicalId, Physical>& physical() const { return physical_; }
+    const Slots<Physical>& physical() const { return physical_; }
     const ExtentMap<LinearBlock>& linear() const { return linear_; }
     const ExtentMap<PoolBlock>& pool_blocks() const { return pool_blocks_; }
     const std::map<ObjectId, Pool>& pools() const { return pools_; }
-    const std::map<std::uint64_t, PendingFree>& pending_frees() const { return pending_; }
+    const ExtentMap<PendingFree>& pending_frees() const { return pending_; }
     const std::map<std::uint64_t, HostBlock>& host() const { return host_; }
     std::uint64_t host_pinned_bytes() const { return host_bytes_; }
     const Contradictions& contradictions() const { return contradictions_; }
@@ -150,15 +142,15 @@ class ProcessState {
     void acquire_linear(const Event& event);
     bool release_address(const Event& event);  // a linear or a stream-ordered block
     void forget_block_at(const Range& range);
-    void forget_linear(const Range& range, const LinearBlock& block);
+    void forget_linear(const LinearBlock& block);
     void retain(const Event& event);
-    void release_handle(ObjectId handle);
+    bool release_handle(ObjectId handle);
     void map(const Event& event);
     void unmap(const Event& event);
-    void drop_if_unused(PhysicalId id);
+    void drop_if_unused(PhysicalId id, const Physical& physical);
     void acquire_from_pool(const Event& event);
     // `asked`: the stream-ordered free that has not taken effect yet; none: it is gone at once.
-    void release_to_pool(std::uint64_t address, const PoolBlock& block, const Event* asked);
+    void release_to_pool(const Range& range, const PoolBlock& block, const Event* asked);
     void bind_pool(const Event& event);
     void synchronized(const Event& event);
     void touch(const Event& event);
@@ -171,18 +163,13 @@ class ProcessState {
     ExtentMap<Reservation> reservations_;
     ExtentMap<Mapping> mappings_;
     std::map<std::uint64_t, ExtentMap<std::uint64_t>> access_;  // by packed location: protection
-    std::map<PhysicalId, Physical> physical_;
-    struct Named {
-        PhysicalId physical = 0;
-        std::uint32_t count = 0;
-    };
-    std::unordered_map<ObjectId, Named> handles_;  // references by the driver's handle value
-    PhysicalId next_physical_ = 1;
+    Slots<Physical> physical_;
+    HandleTable handles_;
     ExtentMap<LinearBlock> linear_;
     ExtentMap<PoolBlock> pool_blocks_;
     std::map<ObjectId, Pool> pools_;
     std::map<int, ObjectId> bound_;
-    std::map<std::uint64_t, PendingFree> pending_;  // by address
+    ExtentMap<PendingFree> pending_;
     std::map<std::uint64_t, HostBlock> host_;
     std::uint64_t host_bytes_ = 0;
     std::map<ObjectId, int> created_contexts_;

@@ -161,12 +161,12 @@ void left_behind(const Trace& trace, ProcessIndex process, const ProcessState& s
     });
     state.pool_blocks().for_each([&](const Range&, const PoolBlock& block) { pool[block.device].add(block.requested); });
     std::uint64_t released_but_mapped = 0;
-    for (const auto& [id, physical] : state.physical()) {
-        if (!physical.on_device) continue;
+    state.physical().for_each([&](const Physical& physical) {
+        if (!physical.on_device) return;
         handles[physical.device].add(physical.bytes);
         if (physical.mapped_bytes == 0) orphans[physical.device].add(physical.bytes);
         if (physical.references == 0) ++released_but_mapped;
-    }
+    });
     const auto name = [&](int device) { return device_name(trace, process, device); };
     for (const auto& [device, c] : linear) {
         leave(name(device), "linear", c.count, c.bytes, report::Quantity::requested, "never freed");
@@ -201,51 +201,61 @@ void left_behind(const Trace& trace, ProcessIndex process, const ProcessState& s
 
 }  // namespace
 
-RunOfProcess run_of(const Trace& trace, ProcessIndex process) {
-    RunOfProcess out;
-    ProcessState state(pages_of(trace, process));
-    std::map<int, Line> lines;
-    for (const Event& event : trace.events[process.value]) {
-        state.apply(event);
-        if (!moves_memory(event)) continue;
-        if (event.device != kNoDevice && event.kind == Kind::kDeviceMemory) lines.try_emplace(event.device);
-        if (lines.size() < state.all_totals().size()) {
-            for (const auto& [device, totals] : state.all_totals()) {
-                if (device != kNoDevice) lines.try_emplace(device);
-            }
-        }
-        for (auto& [device, line] : lines) {
-            const DeviceTotals& totals = state.totals(device);
-            Moment now;
-            now.time_ns = since_start(trace, event.start);
-            now.sequence = event.sequence.value;
-            now.reserved = state.reservations().total();
-            now.mapped = totals.mapped;
-            now.handles = totals.handles;
-            now.linear = totals.linear_requested;
-            now.pool_live = totals.pool_live;
-            if (event.kind == Kind::kPoolState && pool_is_on(state, event, device)) {
-                line.pool_reserved[event.object] = event.bytes.value;
-                now.pool_reserved = 0;
-                for (const auto& [pool, bytes] : line.pool_reserved) *now.pool_reserved += bytes;
-            }
-            if (event.device == device && event.kind == Kind::kDeviceMemory) now.device_free = event.address.value;
-            for (std::size_t i = 0; i < kSeries.size(); ++i) {
-                if (now.*kSeries[i].value > line.peaks[i].*kSeries[i].value) line.peaks[i] = now;
-            }
-            line.thinner.add(now);
-            line.last = now;
+struct RunRecorder::Lines {
+    std::map<int, Line> by_device;
+};
+
+RunRecorder::RunRecorder(const Trace& trace, ProcessIndex process)
+    : trace_(&trace), process_(process), lines_(std::make_unique<Lines>()) {}
+RunRecorder::~RunRecorder() = default;
+RunRecorder::RunRecorder(RunRecorder&&) noexcept = default;
+
+void RunRecorder::add(const ProcessState& state, const Event& event) {
+    if (!moves_memory(event)) return;
+    std::map<int, Line>& lines = lines_->by_device;
+    if (event.device != kNoDevice && event.kind == Kind::kDeviceMemory) lines.try_emplace(event.device);
+    if (lines.size() < state.all_totals().size()) {
+        for (const auto& [device, totals] : state.all_totals()) {
+            if (device != kNoDevice) lines.try_emplace(device);
         }
     }
-    const Losses losses = losses_of(trace, process);
-    for (const auto& [device, line] : lines) {
-        const std::string name = device_name(trace, process, device);
-        out.timelines.push_back(timeline_of(line, process, name));
+    Moment now;
+    now.time_ns = since_start(*trace_, event.start);
+    now.sequence = event.sequence.value;
+    now.reserved = state.reservations().total();
+    for (auto& [device, line] : lines) {
+        const DeviceTotals& totals = state.totals(device);
+        now.mapped = totals.mapped;
+        now.handles = totals.handles;
+        now.linear = totals.linear_requested;
+        now.pool_live = totals.pool_live;
+        now.pool_reserved.reset();
+        now.device_free.reset();
+        if (event.kind == Kind::kPoolState && pool_is_on(state, event, device)) {
+            line.pool_reserved[event.object] = event.bytes.value;
+            now.pool_reserved = 0;
+            for (const auto& [pool, bytes] : line.pool_reserved) *now.pool_reserved += bytes;
+        }
+        if (event.device == device && event.kind == Kind::kDeviceMemory) now.device_free = event.address.value;
+        for (std::size_t i = 0; i < kSeries.size(); ++i) {
+            if (now.*kSeries[i].value > line.peaks[i].*kSeries[i].value) line.peaks[i] = now;
+        }
+        line.thinner.add(now);
+        line.last = now;
+    }
+}
+
+RunOfProcess RunRecorder::result(const ProcessState& state) const {
+    RunOfProcess out;
+    const Losses losses = with_contradictions(losses_of(*trace_, process_), state.contradictions());
+    for (const auto& [device, line] : lines_->by_device) {
+        const std::string name = device_name(*trace_, process_, device);
+        out.timelines.push_back(timeline_of(line, process_, name));
         for (std::size_t i = 0; i < kSeries.size(); ++i) {
             const std::uint64_t bytes = line.peaks[i].*kSeries[i].value;
             if (bytes == 0) continue;
             Scope scope;
-            scope.process = process.value;
+            scope.process = process_.value;
             scope.device = name;
             scope.domain = kSeries[i].name;
             scope.snapshot = line.peaks[i].sequence;
@@ -256,12 +266,12 @@ RunOfProcess run_of(const Trace& trace, ProcessIndex process) {
             *message.mutable_quantity() =
                 (interval.exact() ? Quantity::derived(kSeries[i].definition, bytes, scope, reason)
                                   : Quantity::bounded(kSeries[i].definition, interval, scope,
-                                                      reason + "; records were lost or losses are not known"))
+                                                      reason + "; records are missing, or were made before the recording began"))
                     .message();
             out.peaks.push_back(message);
         }
     }
-    left_behind(trace, process, state, out.left);
+    left_behind(*trace_, process_, state, out.left);
     return out;
 }
 

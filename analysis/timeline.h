@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -53,6 +54,24 @@ struct RunOfProcess {
     std::vector<report::Peak> peaks;
     std::vector<report::Leak> left;
 };
-RunOfProcess run_of(const Trace& trace, ProcessIndex process);
+
+// Watches the replay of one process; its memory does not grow with the number of events.
+class RunRecorder {
+  public:
+    RunRecorder(const Trace& trace, ProcessIndex process);
+    ~RunRecorder();
+    RunRecorder(RunRecorder&&) noexcept;
+
+    // `state` after the event. Every event, in order.
+    void add(const ProcessState& state, const Event& event);
+    // `state` after the last one.
+    RunOfProcess result(const ProcessState& state) const;
+
+  private:
+    struct Lines;
+    const Trace* trace_;
+    ProcessIndex process_;
+    std::unique_ptr<Lines> lines_;
+};
 
 }  // namespace fragscope::analysis

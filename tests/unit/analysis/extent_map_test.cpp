@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <random>
 
@@ -122,6 +123,51 @@ TEST_CASE("an extent set equals an array of bytes, with its sum and largest exte
             }
             REQUIRE(set.sum() == sum);
             REQUIRE(set.largest() == largest);
+        }
+    }
+}
+
+TEST_CASE("many extents, so that chunks fill, split, empty and join: the set against a plain map") {
+    constexpr std::uint64_t kPages = 4000;
+    std::mt19937 random(5);
+    for (int round = 0; round < 4; ++round) {
+        ExtentSet set;
+        ExtentMap<int> map;
+        std::vector<bool> held(kPages);
+        for (int step = 0; step < 30000; ++step) {
+            // Waves of growth and decay, at random places or from one end to the other.
+            const bool grow = random() % 8 < (step / 6000 % 2 == 0 ? 6u : 2u);
+            const std::uint64_t page = round == 0 ? static_cast<std::uint64_t>(step) % kPages : random() % kPages;
+            const Range range{page * 16, page * 16 + (random() % 3 == 0 ? 8u : 16u)};
+            if (grow) {
+                REQUIRE(map.insert(range, static_cast<int>(page)) == !held[page]);
+                set.add(range);
+            } else {
+                const auto removed = map.take(range.begin);
+                REQUIRE(removed.has_value() == held[page]);
+                if (removed) REQUIRE(removed->value == static_cast<int>(page));
+                set.remove({page * 16, page * 16 + 16});
+            }
+            held[page] = grow;
+            if (step % 97 != 0) continue;
+            std::uint64_t sum = 0, largest = 0, at = 0;
+            set.for_each([&](const Range& r) {
+                REQUIRE((sum == 0 || r.begin > at));  // in order, and never touching
+                at = r.end;
+                sum += r.size();
+                largest = std::max(largest, r.size());
+            });
+            REQUIRE(set.sum() == sum);
+            REQUIRE(set.largest() == largest);
+            std::size_t count = 0;
+            map.for_each([&](const Range& r, int value) {
+                REQUIRE(r.begin == static_cast<std::uint64_t>(value) * 16);
+                REQUIRE(held[static_cast<std::size_t>(value)]);
+                REQUIRE(set.overlap(r) == r.size());
+                ++count;
+            });
+            REQUIRE(count == static_cast<std::size_t>(std::count(held.begin(), held.end(), true)));
+            REQUIRE(map.size() == count);
         }
     }
 }
