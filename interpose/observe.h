@@ -47,16 +47,15 @@ inline void go_straight() {
     if (!thread.inside()) thread.gate = kNone;
 }
 
-// The thread is in a wrapper already, has no ring, or there is no session at all.
+// The thread is in a wrapper already, has no ring, or was told to go straight.
 template <When when, typename Function, typename Row>
-[[gnu::noinline, gnu::cold]] CUresult observe_slowly(HookId id, const std::atomic<Function>& onward,
+[[gnu::noinline, gnu::cold]] CUresult observe_rarely(HookId id, const std::atomic<Function>& onward,
                                                      const std::atomic<Function>& own, const void* caller,
                                                      Row row) {
     ThreadState& thread = thread_state;
     Function real = (thread.straight ? own : onward).load(std::memory_order_acquire);
     thread.straight = false;
     const std::uint32_t attachment = generation();
-    if (attachment == kOff && real != nullptr) return row(real);
     if (real == nullptr) {
         real = reinterpret_cast<Function>(resolve(id));
         if (real == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
@@ -77,6 +76,16 @@ template <When when, typename Function, typename Row>
     tell(id, result, sequence, start, duration, caller, row);
     thread.gate = thread.gate_when_idle;
     return result;
+}
+
+// Where the gate is not open. A process without a session comes here with every call and goes on at once.
+template <When when, typename Function, typename Row>
+[[gnu::noinline, gnu::cold]] CUresult observe_slowly(HookId id, const std::atomic<Function>& onward,
+                                                     const std::atomic<Function>& own, const void* caller,
+                                                     Row row) {
+    const Function real = onward.load(std::memory_order_acquire);
+    if (generation() == kOff && real != nullptr && !thread_state.straight) return row(real);
+    return observe_rarely<when>(id, onward, own, caller, row);
 }
 
 // `onward` holds what the call would reach if we were not there, `own` the driver's function. Inlined into
