@@ -11,10 +11,13 @@ namespace fragscope::interpose {
 
 namespace {
 
-constexpr std::uint64_t kSnapshotPauseNs =
-    10'000'000;  // a program that fails in a loop is not slowed by each failure
+// A program that fails in a loop is not slowed by each failure: a burst of snapshots in quick succession (a program that
+// fails, empties a cache and tries again fails several times within a millisecond, and the last time is the one that
+// matters), then one for each pause.
+constexpr std::uint64_t kSnapshotPauseNs = 10'000'000;
+constexpr std::uint64_t kSnapshotBurst = 16;
 
-constinit std::atomic<std::uint64_t> last_snapshot_ns{0};
+constinit std::atomic<std::uint64_t> snapshots_paid_until_ns{0};
 constinit std::atomic<std::uint64_t> skipped{0};
 
 bool ask_pool(std::uint64_t pool, CUmemPool_attribute attribute, std::uint64_t& value) {
@@ -63,14 +66,28 @@ void sample_device_memory(Place place, std::uint16_t flags, HookId function) {
     emit(record);
 }
 
-void failure_snapshot(HookId function, std::uint64_t sequence) {
+namespace {
+
+// Each snapshot is paid for with one pause; the debt may reach a burst.
+bool may_take_snapshot() {
     timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
-    const auto at =
+    const auto now =
         static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
-    std::uint64_t last = last_snapshot_ns.load();
-    if (!attach() || (last != 0 && at - last < kSnapshotPauseNs) ||
-        !last_snapshot_ns.compare_exchange_strong(last, at)) {
+    std::uint64_t paid_until = snapshots_paid_until_ns.load(std::memory_order_relaxed);
+    for (;;) {
+        const std::uint64_t from = paid_until > now ? paid_until : now;
+        if (from - now > (kSnapshotBurst - 1) * kSnapshotPauseNs) return false;
+        if (snapshots_paid_until_ns.compare_exchange_weak(paid_until, from + kSnapshotPauseNs,
+                                                          std::memory_order_relaxed))
+            return true;
+    }
+}
+
+}  // namespace
+
+void failure_snapshot(HookId function, std::uint64_t sequence) {
+    if (!attach() || !may_take_snapshot()) {
         skipped.fetch_add(1, std::memory_order_relaxed);
         return;
     }

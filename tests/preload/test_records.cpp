@@ -156,9 +156,14 @@ TEST_CASE("failed calls are recorded, explained, and change nothing for the prog
         CHECK(record.bytes == 1u << 20);
     }
     const auto ends = sent.of(Kind::kFailureSnapshotEnd);
-    REQUIRE(!ends.empty());
-    CHECK(ends[0].object == failures[0].sequence);
-    CHECK(ends.size() < 32);  // not one for each failure of a tight loop
+    // Each of a burst of failures has its own snapshot; of the rest of a tight loop, as many as there were pauses for.
+    REQUIRE(ends.size() >= 16);
+    std::uint64_t skipped = 0;
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+        if (i < 16) CHECK(ends[i].object == failures[i].sequence);
+        skipped += ends[i].extra;
+    }
+    CHECK(ends.size() + skipped <= failures.size());
     const auto pools = sent.of(Kind::kPoolState);
     REQUIRE(!pools.empty());
     CHECK(pools[0].object == sent.of(Kind::kPoolCreated).at(0).object);
