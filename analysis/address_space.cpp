@@ -42,7 +42,8 @@ AddressSpace address_space_of(const ProcessState& state, std::uint64_t request, 
     free.for_each([&](const Range& gap) {
         const std::uint64_t bytes = usable(gap, alignment, granularity);
         if (bytes == 0) return;
-        // A gap is witnessed where it was reserved once in full; a joined gap that was only partly seen is not.
+        // A gap is witnessed where it was reserved once in full; a joined gap that was only partly seen is
+        // not.
         const bool witnessed = state.ever_reserved().overlap(gap) == gap.size();
         if (witnessed) {
             out.witnessed_sum += bytes;

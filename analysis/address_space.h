@@ -1,6 +1,6 @@
-// The process's address space for reservations, as far as this trace saw it: what is held, and which gaps are known to be
-// free. The driver's true limits are not visible, so a gap counts as witnessed only where cuMemAddressReserve once gave
-// that very range out and got it back.
+// The process's address space for reservations, as far as this trace saw it: what is held, and which gaps are
+// known to be free. The driver's true limits are not visible, so a gap counts as witnessed only where
+// cuMemAddressReserve once gave that very range out and got it back.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 namespace fragscope::analysis {
 
 struct AddressSpace {
-    Range span;                         // lowest to highest address of any reservation, ever
-    std::uint64_t reserved = 0;         // held now
-    std::uint64_t unbacked = 0;         // reserved and mapped to nothing
-    std::uint64_t witnessed_sum = 0;    // usable bytes in gaps that were reserved before and are free now
+    Range span;                       // lowest to highest address of any reservation, ever
+    std::uint64_t reserved = 0;       // held now
+    std::uint64_t unbacked = 0;       // reserved and mapped to nothing
+    std::uint64_t witnessed_sum = 0;  // usable bytes in gaps that were reserved before and are free now
     std::uint64_t witnessed_largest = 0;
     std::uint64_t witnessed_count = 0;
-    std::uint64_t unseen_sum = 0;       // usable bytes in gaps of the span that were never given out: free or not
+    std::uint64_t unseen_sum = 0;  // usable bytes in gaps of the span that were never given out: free or not
     std::uint64_t unseen_largest = 0;
-    // Of all gaps in the span, only those smaller than `request`: the failed call itself shows that larger ones are not
-    // eligible, whatever holds them.
+    // Of all gaps in the span, only those smaller than `request`: the failed call itself shows that larger
+    // ones are not eligible, whatever holds them.
     std::uint64_t small_sum = 0;
     std::uint64_t small_witnessed_sum = 0;
     std::uint64_t small_witnessed_largest = 0;

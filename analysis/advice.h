@@ -1,5 +1,5 @@
-// What to do about a failure, most useful first, and what is not known, each with what would tell. For a person; every
-// number stands with what it counts.
+// What to do about a failure, most useful first, and what is not known, each with what would tell. For a
+// person; every number stands with what it counts.
 #pragma once
 
 #include <string>

@@ -10,17 +10,19 @@ Quantity handles_written(const Situation& s) {
         return Quantity::unknown(report::Quantity::payload_written, s.physical, s.payload.why);
     }
     if (s.payload.decisive) {
-        return Quantity::derived(report::Quantity::payload_written, s.payload.written, s.physical, s.payload.why);
+        return Quantity::derived(report::Quantity::payload_written, s.payload.written, s.physical,
+                                 s.payload.why);
     }
-    return Quantity::bounded(report::Quantity::payload_written, {s.payload.written, s.handles.high()}, s.physical,
-                             s.payload.why);
+    return Quantity::bounded(report::Quantity::payload_written, {s.payload.written, s.handles.high()},
+                             s.physical, s.payload.why);
 }
 
 Quantity reserved_addresses(const Situation& s) {
     const std::string why = "sizes of cuMemAddressReserve not freed yet; it takes no memory by itself";
     const Interval interval = weakened(Interval::exactly(s.space.reserved), s.losses);
-    return interval.exact() ? Quantity::derived(report::Quantity::address_reserved, s.space.reserved, s.address, why)
-                            : Quantity::bounded(report::Quantity::address_reserved, interval, s.address, why);
+    return interval.exact()
+               ? Quantity::derived(report::Quantity::address_reserved, s.space.reserved, s.address, why)
+               : Quantity::bounded(report::Quantity::address_reserved, interval, s.address, why);
 }
 
 Quantity mapped_addresses(const Situation& s) {
@@ -38,25 +40,30 @@ report::Domain physical_domain(const Situation& s) {
     report::Domain out;
     out.set_name("physical");
     *out.mutable_free_sum() =
-        s.device_free.as(report::Quantity::eligible_free, s.device_free.reason())
-            .message();
+        s.device_free.as(report::Quantity::eligible_free, s.device_free.reason()).message();
     *out.mutable_free_largest() =
         (s.device_free.high()
-             ? Quantity::bounded(report::Quantity::largest_allocatable, {std::nullopt, s.device_free.high()}, s.physical,
-                                 "which physical runs nobody holds is not visible to a program; no run is larger than the sum")
+             ? Quantity::bounded(report::Quantity::largest_allocatable, {std::nullopt, s.device_free.high()},
+                                 s.physical,
+                                 "which physical runs nobody holds is not visible to a program; no run is "
+                                 "larger than the sum")
              : Quantity::unknown(report::Quantity::largest_allocatable, s.physical,
                                  "which physical runs nobody holds is not visible to a program"))
             .message();
-    // Only allocations whose charge and request are both known take part: charges of another kind are not comparable.
+    // Only allocations whose charge and request are both known take part: charges of another kind are not
+    // comparable.
     const Quantity charged = s.handles.as(report::Quantity::charged, "VMM allocations of this process");
     *out.mutable_charged() = charged.message();
-    *out.mutable_requested() = handles_written(s).as(report::Quantity::payload_written, s.payload.why).message();
+    *out.mutable_requested() =
+        handles_written(s).as(report::Quantity::payload_written, s.payload.why).message();
     *out.mutable_internal_waste() = s.handle_waste.message();
     if (s.handle_waste.exact() && s.handles.exact() && *s.handles.low() != 0) {
-        out.set_internal_ratio(static_cast<double>(*s.handle_waste.low()) / static_cast<double>(*s.handles.low()));
+        out.set_internal_ratio(static_cast<double>(*s.handle_waste.low()) /
+                               static_cast<double>(*s.handles.low()));
     }
     out.set_note(
-        "The external ratio of physical memory cannot be computed: the largest run that nobody holds is not visible. Internal waste "
+        "The external ratio of physical memory cannot be computed: the largest run that nobody holds is not "
+        "visible. Internal waste "
         "counts VMM pages that hold some payload; mapping them elsewhere does not remove it.");
     return out;
 }
@@ -66,24 +73,31 @@ report::Domain virtual_domain(const Situation& s) {
     out.set_name("virtual");
     const AddressSpace& space = s.space;
     if (!space.seen || s.losses.any()) {
-        const std::string why = space.seen ? "records were lost or losses are not known: which gaps were unused is not known"
-                                           : "this process reserved no address range, so its gaps are not known";
-        *out.mutable_free_sum() = Quantity::unknown(report::Quantity::eligible_free, s.address, why).message();
-        *out.mutable_free_largest() = Quantity::unknown(report::Quantity::largest_allocatable, s.address, why).message();
+        const std::string why =
+            space.seen ? "records were lost or losses are not known: which gaps were unused is not known"
+                       : "this process reserved no address range, so its gaps are not known";
+        *out.mutable_free_sum() =
+            Quantity::unknown(report::Quantity::eligible_free, s.address, why).message();
+        *out.mutable_free_largest() =
+            Quantity::unknown(report::Quantity::largest_allocatable, s.address, why).message();
         return out;
     }
     const std::string why = fmt::format(
-        "gaps between reservations that were reserved before and were given back, as a request aligned to {} can use them; gaps "
+        "gaps between reservations that were reserved before and were given back, as a request aligned to {} "
+        "can use them; gaps "
         "never given out ({} inside the span) and addresses beyond it may be usable or not",
-        in_words(s.request.draws == Draws::kAddressSpace ? s.request.alignment : s.page), in_words(space.unseen_sum));
-    *out.mutable_free_sum() =
-        Quantity::bounded(report::Quantity::eligible_free, {space.witnessed_sum, std::nullopt}, s.address, why).message();
-    *out.mutable_free_largest() =
-        Quantity::bounded(report::Quantity::largest_allocatable, {space.witnessed_largest, std::nullopt}, s.address, why)
-            .message();
+        in_words(s.request.draws == Draws::kAddressSpace ? s.request.alignment : s.page),
+        in_words(space.unseen_sum));
+    *out.mutable_free_sum() = Quantity::bounded(report::Quantity::eligible_free,
+                                                {space.witnessed_sum, std::nullopt}, s.address, why)
+                                  .message();
+    *out.mutable_free_largest() = Quantity::bounded(report::Quantity::largest_allocatable,
+                                                    {space.witnessed_largest, std::nullopt}, s.address, why)
+                                      .message();
     out.set_free_extents(space.witnessed_count);
     measure_ratio(out, space.witnessed_sum, space.witnessed_largest);
-    out.set_note("The ratio is over the witnessed gaps only. A virtual gap says nothing about physical memory.");
+    out.set_note(
+        "The ratio is over the witnessed gaps only. A virtual gap says nothing about physical memory.");
     return out;
 }
 
@@ -93,8 +107,10 @@ report::Domain pool_domain(const Situation& s, const PoolAtFailure& pool) {
     *out.mutable_free_sum() = pool.cached.as(report::Quantity::cached, pool.cached.reason()).message();
     *out.mutable_free_largest() =
         (pool.cached.high()
-             ? Quantity::bounded(report::Quantity::largest_allocatable, {std::nullopt, pool.cached.high()}, s.physical,
-                                 "how the pool lays out what it keeps unused is not visible; no piece is larger than the sum")
+             ? Quantity::bounded(report::Quantity::largest_allocatable, {std::nullopt, pool.cached.high()},
+                                 s.physical,
+                                 "how the pool lays out what it keeps unused is not visible; no piece is "
+                                 "larger than the sum")
              : Quantity::unknown(report::Quantity::largest_allocatable, s.physical, "the pool was not asked"))
             .message();
     *out.mutable_charged() = pool.reserved.message();
@@ -107,12 +123,15 @@ report::Domain pool_domain(const Situation& s, const PoolAtFailure& pool) {
             .message();
     // Used and requested are comparable: both count live blocks. A pending free may still be in `used`.
     const Interval used = pool.used.interval();
-    if (used.exact() && pool.live.exact() && pool.pending == 0 && !s.losses.any() && *used.low >= *pool.live.low) {
+    if (used.exact() && pool.live.exact() && pool.pending == 0 && !s.losses.any() &&
+        *used.low >= *pool.live.low) {
         const std::uint64_t waste = *used.low - *pool.live.low;
-        *out.mutable_internal_waste() = Quantity::derived(report::Quantity::internal_waste, waste, s.physical,
-                                                          "used by the pool, less what live allocations requested")
-                                            .message();
-        if (*used.low != 0) out.set_internal_ratio(static_cast<double>(waste) / static_cast<double>(*used.low));
+        *out.mutable_internal_waste() =
+            Quantity::derived(report::Quantity::internal_waste, waste, s.physical,
+                              "used by the pool, less what live allocations requested")
+                .message();
+        if (*used.low != 0)
+            out.set_internal_ratio(static_cast<double>(waste) / static_cast<double>(*used.low));
     } else {
         *out.mutable_internal_waste() =
             Quantity::unknown(report::Quantity::internal_waste, s.physical,
@@ -132,12 +151,14 @@ std::vector<report::Quantity> audit_of(const Situation& s) {
     add(s.device_free);
     add(reserved_addresses(s));
     add(mapped_addresses(s));
-    add(s.handles.as(report::Quantity::committed,
-                     "physical allocations of cuMemCreate: backed from the call on; linear memory and pools too, but "
-                     "their amount is under `charged`"));
-    add(Quantity::unknown(report::Quantity::resident, s.physical,
-                          "no call says what is resident now; VMM and linear device memory are not known to move, managed "
-                          "memory does"));
+    add(s.handles.as(
+        report::Quantity::committed,
+        "physical allocations of cuMemCreate: backed from the call on; linear memory and pools too, but "
+        "their amount is under `charged`"));
+    add(Quantity::unknown(
+        report::Quantity::resident, s.physical,
+        "no call says what is resident now; VMM and linear device memory are not known to move, managed "
+        "memory does"));
     add(s.linear_requested);
     add(s.handles.as(report::Quantity::charged, "VMM: " + s.handles.reason()));
     add(s.linear.as(report::Quantity::charged, "linear: " + s.linear.reason()));
@@ -161,12 +182,14 @@ std::vector<report::Quantity> audit_of(const Situation& s) {
     add(s.linear_waste.as(report::Quantity::internal_waste, "linear: " + s.linear_waste.reason()));
     add(s.free_then.as(report::Quantity::eligible_free,
                        "for a new allocation from the device, as far as bytes go: " + s.free_then.reason()));
-    add(Quantity::unknown(report::Quantity::commitment_headroom, s.physical,
-                          "no limit on what may be committed is in the trace; device memory is backed when it is taken"));
+    add(Quantity::unknown(
+        report::Quantity::commitment_headroom, s.physical,
+        "no limit on what may be committed is in the trace; device memory is backed when it is taken"));
     if (s.space.seen) {
-        add(Quantity::bounded(report::Quantity::external_span, {s.space.span.size(), std::nullopt}, s.address,
-                              "from the lowest to the highest reserved address ever seen; the driver's own limits are not "
-                              "visible"));
+        add(Quantity::bounded(
+            report::Quantity::external_span, {s.space.span.size(), std::nullopt}, s.address,
+            "from the lowest to the highest reserved address ever seen; the driver's own limits are not "
+            "visible"));
     } else {
         add(Quantity::unknown(report::Quantity::external_span, s.address, "no address range was reserved"));
     }

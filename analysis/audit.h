@@ -1,5 +1,5 @@
-// The audit table: every quantity of the backing model at one failure, from one snapshot, each with its definition, the way
-// it is known and its scope. What is not known stands there as unknown, with the reason.
+// The audit table: every quantity of the backing model at one failure, from one snapshot, each with its
+// definition, the way it is known and its scope. What is not known stands there as unknown, with the reason.
 #pragma once
 
 #include <vector>

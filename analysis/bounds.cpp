@@ -9,7 +9,8 @@ namespace {
 
 using wire::Kind;
 
-constexpr char kNothingWitnessed[] = "nothing of this kind succeeded between the failure and this process's next release";
+constexpr char kNothingWitnessed[] =
+    "nothing of this kind succeeded between the failure and this process's next release";
 constexpr char kFreeNotKnown[] = "how much of the device was held by nobody at the failure is not known";
 
 class Bound {
@@ -23,8 +24,9 @@ class Bound {
     Bound& witnessed(bool same_mechanism) {
         if (same_mechanism && s_.succeeded_after != 0) {
             low_ = s_.succeeded_after;
-            out_.set_low_evidence(fmt::format("{} succeeded after the failure, before this process released anything",
-                                              in_words(s_.succeeded_after)));
+            out_.set_low_evidence(
+                fmt::format("{} succeeded after the failure, before this process released anything",
+                            in_words(s_.succeeded_after)));
         }
         return *this;
     }
@@ -35,7 +37,8 @@ class Bound {
         }
         return *this;
     }
-    Bound& at_most(const std::optional<std::uint64_t>& bytes, const std::string& limit, const std::string& why) {
+    Bound& at_most(const std::optional<std::uint64_t>& bytes, const std::string& limit,
+                   const std::string& why) {
         if (bytes && (!high_ || *bytes < *high_)) {
             high_ = bytes;
             out_.set_limited_by(limit);
@@ -101,11 +104,12 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
                       .done("one cuMemAlloc"));
     const trace::Device* device = device_of(*s.trace, s.failure.process, s.request.device);
     const std::uint64_t minimum = s.page;
-    out.push_back(Bound(s, "vmm", s.physical)
-                      .witnessed(kind == Kind::kHandleCreated)
-                      .at_most(in_whole(free, minimum), sum, said + ", in whole units of " + in_words(minimum))
-                      .failed(kind == Kind::kHandleCreated)
-                      .done("one cuMemCreate at the minimum granularity; it needs an address range to be mapped"));
+    out.push_back(
+        Bound(s, "vmm", s.physical)
+            .witnessed(kind == Kind::kHandleCreated)
+            .at_most(in_whole(free, minimum), sum, said + ", in whole units of " + in_words(minimum))
+            .failed(kind == Kind::kHandleCreated)
+            .done("one cuMemCreate at the minimum granularity; it needs an address range to be mapped"));
     if (device != nullptr && device->has_recommended_granularity_bytes() &&
         device->recommended_granularity_bytes() > minimum) {
         const std::uint64_t unit = device->recommended_granularity_bytes();
@@ -117,14 +121,16 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
     Bound stitched(s, "stitched", s.physical);
     stitched.at_most(in_whole(free, minimum), sum, said + ", in whole units of " + in_words(minimum));
     if (kind == Kind::kHandleCreated && s.request.requested == minimum) stitched.failed(true);
-    out.push_back(stitched.done(
-        "many small cuMemCreate mapped side by side: consecutive addresses, no larger physical extent and no more bytes "
-        "than nobody holds; it needs an address range, and a mapping call for each unit"));
+    out.push_back(
+        stitched.done("many small cuMemCreate mapped side by side: consecutive addresses, no larger physical "
+                      "extent and no more bytes "
+                      "than nobody holds; it needs an address range, and a mapping call for each unit"));
     Bound segmented(s, "segmented", s.physical);
     segmented.at_most(free, sum, said);
     if (kind == Kind::kLinearAcquired && s.request.requested <= kPackedUpTo) segmented.failed(true);
-    out.push_back(segmented.done(
-        "several allocations that the program addresses through a table: every consumer of the pointer has to be changed"));
+    out.push_back(
+        segmented.done("several allocations that the program addresses through a table: every consumer of "
+                       "the pointer has to be changed"));
 
     if (s.used_pools) {
         Bound pool(s, "pool", s.physical);
@@ -143,7 +149,8 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
     Bound compaction(s, "compaction", s.physical);
     compaction.at_most(free, sum, said);
     out.push_back(compaction.done(
-        "moving live allocations together adds no bytes to what nobody holds; pointers of linear memory are known to the program, so only "
+        "moving live allocations together adds no bytes to what nobody holds; pointers of linear memory are "
+        "known to the program, so only "
         "memory that is reached through a mapping or a table can be moved, and not while kernels use it"));
     return out;
 }

@@ -77,7 +77,8 @@ Interval charged_quickly(const ProcessState& state, int device) {
     const DeviceTotals& totals = state.totals(device);
     Interval out;
     out.low = totals.handles + totals.linear_requested + totals.pool_live;
-    out.high = totals.handles + totals.linear_rounded + totals.small_count * state.page(device) + totals.managed;
+    out.high =
+        totals.handles + totals.linear_rounded + totals.small_count * state.page(device) + totals.managed;
     if (state.used_pools()) out.high.reset();
     return out;
 }
@@ -102,21 +103,25 @@ Payload payload_of(const Trace& trace, ProcessIndex process, const ProcessState&
         out.never_written += physical.bytes - held;
     });
     out.seen = state.touched_mapped_memory();
-    const bool counted = process.value < trace.losses.size() && trace.losses[process.value].has_kernel_launches() &&
+    const bool counted = process.value < trace.losses.size() &&
+                         trace.losses[process.value].has_kernel_launches() &&
                          trace.losses[process.value].has_opaque_writes();
     if (!out.seen) {
         out.why = "no copy or memset into this memory was recorded, so nothing is known about what it holds";
     } else if (!counted) {
         out.why = "the trace does not say whether the program launched kernels, which may write anywhere";
     } else if (trace.losses[process.value].kernel_launches() != 0) {
-        out.why = "the program launched kernels, which may write anywhere: what copies and memsets wrote is the least";
+        out.why =
+            "the program launched kernels, which may write anywhere: what copies and memsets wrote is the "
+            "least";
     } else if (trace.losses[process.value].opaque_writes() != 0) {
         out.why = "the program made copies whose extent was not recorded: what was recorded is the least";
     } else if (losses_of(trace, process).any()) {
         out.why = "records were lost, so what was recorded as written is the least";
     } else {
         out.decisive = true;
-        out.why = "the program launched no kernel, so copies and memsets, all of them recorded, wrote all there is";
+        out.why =
+            "the program launched no kernel, so copies and memsets, all of them recorded, wrote all there is";
     }
     return out;
 }

@@ -49,11 +49,14 @@ std::vector<report::FunctionCost> costs_of(const Trace& trace) {
     std::vector<Cost> costs(trace.functions.size());
     for (const auto& events : trace.events) {
         for (const Event& event : events) {
-            // Not calls of the program: the shim's questions, further records of one call, records of no call.
+            // Not calls of the program: the shim's questions, further records of one call, records of no
+            // call.
             if (event.has(wire::kByShim) || event.has(wire::kContinued)) continue;
             // Sent once for each growth of what was written, not once for each call.
             if (event.kind == wire::Kind::kTouched) continue;
-            if (event.function.value >= trace.functions.size() || trace.functions[event.function.value].empty()) continue;
+            if (event.function.value >= trace.functions.size() ||
+                trace.functions[event.function.value].empty())
+                continue;
             Cost& cost = costs[event.function.value];
             ++cost.calls;
             if (event.failed()) ++cost.failed;
@@ -78,7 +81,8 @@ std::vector<report::FunctionCost> costs_of(const Trace& trace) {
         }
         sorted.emplace_back(cost.sum, out);
     }
-    std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
     std::vector<report::FunctionCost> out;
     for (auto& [sum, cost] : sorted) out.push_back(std::move(cost));
     return out;

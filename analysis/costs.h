@@ -16,7 +16,8 @@ class DurationHistogram {
     void add(std::uint64_t ns);
     std::uint64_t count() const { return count_; }
     std::uint64_t largest() const { return largest_; }
-    // The smallest duration that at least this share of the calls did not exceed, exact to 1/32; share in (0, 1].
+    // The smallest duration that at least this share of the calls did not exceed, exact to 1/32; share in (0,
+    // 1].
     std::uint64_t quantile(double share) const;
 
   private:
@@ -30,8 +31,8 @@ class DurationHistogram {
     std::uint64_t largest_ = 0;
 };
 
-// The program's own calls, most expensive (in sum) first, then those without any measured duration. The shim's own questions
-// are not counted.
+// The program's own calls, most expensive (in sum) first, then those without any measured duration. The
+// shim's own questions are not counted.
 std::vector<report::FunctionCost> costs_of(const Trace& trace);
 
 }  // namespace fragscope::analysis

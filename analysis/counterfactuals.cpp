@@ -18,14 +18,16 @@ class Table {
     }
 
     // One more thing given back to the domain.
-    void add(const char* id, const std::string& removed, Blame blame, const Quantity& freed, const std::string& call) {
+    void add(const char* id, const std::string& removed, Blame blame, const Quantity& freed,
+             const std::string& call) {
         Counterfactual& row = start(id, removed, blame);
         row.freed = freed;
         row.adds = true;
         row.call = call;
         row.reason = freed.reason();
         const auto sum = plus(base_, freed, report::Quantity::eligible_free, freed.reason());
-        row.available = sum ? *sum : Quantity::unknown(report::Quantity::eligible_free, base_.scope(), "another scope");
+        row.available =
+            sum ? *sum : Quantity::unknown(report::Quantity::eligible_free, base_.scope(), "another scope");
         decide(row);
     }
     // Another amount instead of the base.
@@ -72,18 +74,22 @@ Quantity needed_of(const Situation& s, const Scope& scope) {
     if (s.request.rounding_assumed) {
         return Quantity::assumed(report::Quantity::needed, needed, scope, s.request.needed_reason);
     }
-    return needed.exact() ? Quantity::measured(report::Quantity::needed, *needed.low, scope, s.request.needed_reason)
-                          : Quantity::bounded(report::Quantity::needed, needed, scope, s.request.needed_reason);
+    return needed.exact()
+               ? Quantity::measured(report::Quantity::needed, *needed.low, scope, s.request.needed_reason)
+               : Quantity::bounded(report::Quantity::needed, needed, scope, s.request.needed_reason);
 }
 
 Quantity of_other_pools(const Situation& s, const PoolAtFailure& own) {
-    Quantity out = Quantity::derived(report::Quantity::reclaimable, 0, s.physical, "sum over the other pools of the device");
+    Quantity out = Quantity::derived(report::Quantity::reclaimable, 0, s.physical,
+                                     "sum over the other pools of the device");
     for (const PoolAtFailure& pool : s.pools) {
-        if (&pool != &own) out = plus(out, pool.reclaimable, report::Quantity::reclaimable, out.reason()).value();
+        if (&pool != &own)
+            out = plus(out, pool.reclaimable, report::Quantity::reclaimable, out.reason()).value();
     }
     // What is in no pool of this list, such as pools whose device is not known.
-    return s.reclaimable.high() ? out : Quantity::bounded(report::Quantity::reclaimable, {out.low(), std::nullopt}, s.physical,
-                                                          out.reason() + "; not all pools were asked");
+    return s.reclaimable.high() ? out
+                                : Quantity::bounded(report::Quantity::reclaimable, {out.low(), std::nullopt},
+                                                    s.physical, out.reason() + "; not all pools were asked");
 }
 
 std::string pool_names(const Situation& s, const PoolAtFailure* own) {
@@ -97,8 +103,8 @@ std::string pool_names(const Situation& s, const PoolAtFailure* own) {
     return out;
 }
 
-// Rows that give device memory back, for a request that takes some. `own`: the pool that the request is to come from; what it
-// keeps is in the base already.
+// Rows that give device memory back, for a request that takes some. `own`: the pool that the request is to
+// come from; what it keeps is in the base already.
 void memory_rows(Table& table, const Situation& s, const PoolAtFailure* own = nullptr) {
     if (s.pools.empty() && !s.used_pools && s.snapshot.pools.empty()) {
         table.not_applicable("with_cached_returned", "memory that stream-ordered pools keep", Blame::kCached,
@@ -108,15 +114,17 @@ void memory_rows(Table& table, const Situation& s, const PoolAtFailure* own = nu
     } else {
         const std::string names = pool_names(s, own);
         table.add("with_cached_returned",
-                  "memory that stream-ordered pools keep" + (names.empty() ? "" : " (" + names + ")"), Blame::kCached,
-                  own == nullptr ? s.reclaimable : of_other_pools(s, *own), "cuMemPoolTrimTo / cudaMemPoolTrimTo(pool, 0)");
+                  "memory that stream-ordered pools keep" + (names.empty() ? "" : " (" + names + ")"),
+                  Blame::kCached, own == nullptr ? s.reclaimable : of_other_pools(s, *own),
+                  "cuMemPoolTrimTo / cudaMemPoolTrimTo(pool, 0)");
         table.add("with_pending_frees_done", "frees that wait for their stream", Blame::kPending, s.pending,
                   "cuStreamSynchronize / cudaStreamSynchronize, then cuMemPoolTrimTo");
     }
-    const auto waste = plus(s.handle_waste.known() ? s.handle_waste
-                                                   : Quantity::derived(report::Quantity::internal_waste, 0, s.physical, ""),
-                            s.linear_waste, report::Quantity::internal_waste,
-                            s.handle_waste.high().value_or(0) != 0 ? s.handle_waste.reason() : s.linear_waste.reason());
+    const auto waste =
+        plus(s.handle_waste.known() ? s.handle_waste
+                                    : Quantity::derived(report::Quantity::internal_waste, 0, s.physical, ""),
+             s.linear_waste, report::Quantity::internal_waste,
+             s.handle_waste.high().value_or(0) != 0 ? s.handle_waste.reason() : s.linear_waste.reason());
     if (!s.handle_waste.known() && s.linear_waste.high() == std::optional<std::uint64_t>(0)) {
         table.not_applicable("without_internal_waste", "charged memory that holds no payload", Blame::kWaste,
                              s.handle_waste.reason());
@@ -142,11 +150,13 @@ void whole_device(Table& table, const Situation& s) {
     Quantity available = table.base();
     for (const Counterfactual& row : table.rows()) {
         if (!row.adds) continue;
-        if (const auto sum = plus(available, row.freed, report::Quantity::eligible_free, "")) available = *sum;
+        if (const auto sum = plus(available, row.freed, report::Quantity::eligible_free, ""))
+            available = *sum;
     }
-    table.instead("with_only_live_payload", "everything but this process's live allocations", Blame::kWhole,
-                  available.as(report::Quantity::eligible_free,
-                               "what nobody holds, cached, pending, wasted, other processes and unexplained together"));
+    table.instead(
+        "with_only_live_payload", "everything but this process's live allocations", Blame::kWhole,
+        available.as(report::Quantity::eligible_free,
+                     "what nobody holds, cached, pending, wasted, other processes and unexplained together"));
 }
 
 std::vector<Counterfactual> physical_rows(const Situation& s) {
@@ -162,11 +172,13 @@ std::vector<Counterfactual> physical_rows(const Situation& s) {
     } else {
         table.instead("with_physical_merged", "gaps between physical runs", Blame::kGaps, merged);
         table.last().fit = Fit::kCannotTell;
-        table.last().reason = "which physical runs nobody holds is not visible to a program, and the driver maps single pages";
+        table.last().reason =
+            "which physical runs nobody holds is not visible to a program, and the driver maps single pages";
     }
     table.not_applicable("with_pool_gaps_merged", "gaps inside pools", Blame::kGaps,
                          "the request does not come out of a pool");
-    table.not_applicable("with_limit_lifted", "a limit", Blame::kLimit, "no limit on this request is recorded");
+    table.not_applicable("with_limit_lifted", "a limit", Blame::kLimit,
+                         "no limit on this request is recorded");
     whole_device(table, s);
     return table.take();
 }
@@ -175,9 +187,11 @@ std::vector<Counterfactual> address_rows(const Situation& s) {
     const AddressSpace& space = s.space;
     // The failure itself shows that no gap of the needed size was eligible.
     const std::uint64_t asked = s.request.needed.low.value_or(0);
-    const Quantity base = Quantity::bounded(
-        report::Quantity::largest_allocatable, {space.small_witnessed_largest, asked == 0 ? 0 : asked - 1}, s.address,
-        "at least the largest gap that was reserved before and was given back; less than the request, which failed");
+    const Quantity base =
+        Quantity::bounded(report::Quantity::largest_allocatable,
+                          {space.small_witnessed_largest, asked == 0 ? 0 : asked - 1}, s.address,
+                          "at least the largest gap that was reserved before and was given back; less than "
+                          "the request, which failed");
     Table table(base, needed_of(s, s.address));
     const auto none = [&](const char* id, const char* what, Blame blame) {
         table.not_applicable(id, what, blame, kPhysicalOnly);
@@ -189,18 +203,23 @@ std::vector<Counterfactual> address_rows(const Situation& s) {
     none("without_unattributed", "memory that no record explains", Blame::kUnexplained);
     const Quantity merged = Quantity::bounded(
         report::Quantity::eligible_free, {space.small_witnessed_sum, space.small_sum}, s.address,
-        fmt::format("gaps that were reserved before and were given back, {} in all; gaps that were never seen in use may add {}",
-                    in_words(space.small_witnessed_sum), in_words(space.small_sum - space.small_witnessed_sum)));
-    table.instead("with_virtual_gaps_merged", "gaps between reservations", Blame::kGaps, merged,
-                  "cuMemAddressFree of the reservations between the gaps, or one large reservation at the start");
+        fmt::format("gaps that were reserved before and were given back, {} in all; gaps that were never "
+                    "seen in use may add {}",
+                    in_words(space.small_witnessed_sum),
+                    in_words(space.small_sum - space.small_witnessed_sum)));
+    table.instead(
+        "with_virtual_gaps_merged", "gaps between reservations", Blame::kGaps, merged,
+        "cuMemAddressFree of the reservations between the gaps, or one large reservation at the start");
     none("with_physical_merged", "gaps between physical runs", Blame::kGaps);
     none("with_pool_gaps_merged", "gaps inside pools", Blame::kGaps);
-    table.not_applicable("with_limit_lifted", "a limit", Blame::kLimit, "the address space's size is not a setting");
-    table.instead("without_unbacked_reservations", "reservations with nothing mapped to them", Blame::kUnbacked,
-                  Quantity::bounded(report::Quantity::eligible_free,
-                                    {space.unbacked + space.small_witnessed_sum, std::nullopt}, s.address,
-                                    fmt::format("{} are reserved and mapped to nothing", in_words(space.unbacked))),
-                  "cuMemAddressFree of reservations that hold nothing");
+    table.not_applicable("with_limit_lifted", "a limit", Blame::kLimit,
+                         "the address space's size is not a setting");
+    table.instead(
+        "without_unbacked_reservations", "reservations with nothing mapped to them", Blame::kUnbacked,
+        Quantity::bounded(report::Quantity::eligible_free,
+                          {space.unbacked + space.small_witnessed_sum, std::nullopt}, s.address,
+                          fmt::format("{} are reserved and mapped to nothing", in_words(space.unbacked))),
+        "cuMemAddressFree of reservations that hold nothing");
     table.instead("with_only_live_payload", "every reservation of this process", Blame::kWhole,
                   Quantity::bounded(report::Quantity::eligible_free,
                                     {space.reserved + space.small_witnessed_sum, std::nullopt}, s.address,
@@ -236,18 +255,22 @@ std::vector<Counterfactual> pool_rows(const Situation& s) {
     reach.high = growth.high && cached.high ? std::optional(*growth.high + *cached.high) : std::nullopt;
     const std::string limit = room ? fmt::format("; its maximum leaves {}", in_words(*room)) : "";
     Table table(Quantity::bounded(report::Quantity::eligible_free, reach, s.physical,
-                                  "what nobody on the device holds, for the pool to grow, and at most all that the pool keeps unused" +
+                                  "what nobody on the device holds, for the pool to grow, and at most all "
+                                  "that the pool keeps unused" +
                                       limit),
                 needed_of(s, s.physical));
     // Memory given back to the device helps only as far as the pool may grow.
     if (room && growth.high && *room <= *growth.high) {
-        const std::string why = "the pool is at its maximum size: more memory on the device would not help it";
+        const std::string why =
+            "the pool is at its maximum size: more memory on the device would not help it";
         table.not_applicable("with_cached_returned", "memory that other pools keep", Blame::kCached, why);
         table.add("with_pending_frees_done", "frees that wait for their stream", Blame::kPending, s.pending,
                   "cuStreamSynchronize / cudaStreamSynchronize");
-        table.not_applicable("without_internal_waste", "charged memory that holds no payload", Blame::kWaste, why);
+        table.not_applicable("without_internal_waste", "charged memory that holds no payload", Blame::kWaste,
+                             why);
         table.not_applicable("without_other_processes", "other processes of this trace", Blame::kOthers, why);
-        table.not_applicable("without_unattributed", "memory that no record explains", Blame::kUnexplained, why);
+        table.not_applicable("without_unattributed", "memory that no record explains", Blame::kUnexplained,
+                             why);
     } else {
         memory_rows(table, s, pool);
     }
@@ -257,19 +280,22 @@ std::vector<Counterfactual> pool_rows(const Situation& s) {
                          "which physical runs nobody holds is not visible to a program");
     if (pool != nullptr && pool->cached.known()) {
         Interval joined = growth + cached;
-        table.instead("with_pool_gaps_merged", "gaps inside " + pool->name, Blame::kGaps,
-                      Quantity::bounded(report::Quantity::eligible_free, joined, s.physical,
-                                        "all that the pool keeps unused in one piece, and what it may grow by"));
+        table.instead(
+            "with_pool_gaps_merged", "gaps inside " + pool->name, Blame::kGaps,
+            Quantity::bounded(report::Quantity::eligible_free, joined, s.physical,
+                              "all that the pool keeps unused in one piece, and what it may grow by"));
     } else {
         table.not_applicable("with_pool_gaps_merged", "gaps inside the pool", Blame::kGaps,
                              "what the pool keeps unused is not known");
     }
     if (room) {
         table.instead("with_limit_lifted", fmt::format("the maximum size of {}", pool->name), Blame::kLimit,
-                      s.free_then.as(report::Quantity::eligible_free, "what nobody on the device holds, without the maximum"),
+                      s.free_then.as(report::Quantity::eligible_free,
+                                     "what nobody on the device holds, without the maximum"),
                       "CUmemPoolProps::maxSize of cuMemPoolCreate");
     } else {
-        table.not_applicable("with_limit_lifted", "a limit", Blame::kLimit, "the pool has no maximum that is known");
+        table.not_applicable("with_limit_lifted", "a limit", Blame::kLimit,
+                             "the pool has no maximum that is known");
     }
     whole_device(table, s);
     return table.take();
@@ -288,10 +314,14 @@ std::vector<Counterfactual> unaccounted_rows(const Situation& s) {
 std::vector<Counterfactual> counterfactuals_of(const Situation& s) {
     switch (s.request.draws) {
         case Draws::kPhysical:
-        case Draws::kContext: return physical_rows(s);
-        case Draws::kAddressSpace: return address_rows(s);
-        case Draws::kPool: return pool_rows(s);
-        default: return unaccounted_rows(s);
+        case Draws::kContext:
+            return physical_rows(s);
+        case Draws::kAddressSpace:
+            return address_rows(s);
+        case Draws::kPool:
+            return pool_rows(s);
+        default:
+            return unaccounted_rows(s);
     }
 }
 
@@ -307,9 +337,9 @@ report::Counterfactual message_of(const Counterfactual& row) {
         return out;
     }
     *out.mutable_available() = row.available.message();
-    out.set_outcome(row.fit == Fit::kFits          ? report::Counterfactual::fits
+    out.set_outcome(row.fit == Fit::kFits         ? report::Counterfactual::fits
                     : row.fit == Fit::kDoesNotFit ? report::Counterfactual::does_not_fit
-                                                   : report::Counterfactual::cannot_tell);
+                                                  : report::Counterfactual::cannot_tell);
     const Margin margin = margin_of(row.available.interval(), row.needed.interval());
     if (margin.low) out.set_margin_low(*margin.low);
     if (margin.high) out.set_margin_high(*margin.high);

@@ -1,7 +1,9 @@
-// "With this one thing removed and all else held, would the request fit?": the table that explains a failure, as data.
+// "With this one thing removed and all else held, would the request fit?": the table that explains a failure,
+// as data.
 //
-// Every row is an interval of what would be available against an interval of what is needed, in the one domain that the
-// request draws on. Rows that free bytes of that domain are removals; the verdict combines them.
+// Every row is an interval of what would be available against an interval of what is needed, in the one
+// domain that the request draws on. Rows that free bytes of that domain are removals; the verdict combines
+// them.
 #pragma once
 
 #include <string>
@@ -30,8 +32,8 @@ struct Counterfactual {
     std::string removed;  // in words
     Blame blame = Blame::kNone;
     bool applicable = true;
-    Quantity freed;      // what the removal adds; only where `adds`
-    bool adds = false;   // it adds bytes to what was available, so it can be combined with others
+    Quantity freed;     // what the removal adds; only where `adds`
+    bool adds = false;  // it adds bytes to what was available, so it can be combined with others
     Quantity available;
     Quantity needed;
     Fit fit = Fit::kCannotTell;

@@ -1,5 +1,5 @@
-// One event of a trace, as the analysis sees it: decoded, checked, in distinct types. What the payload fields mean by kind
-// stands beside wire::Kind in proto/wire.h; the kinds are part of the trace format.
+// One event of a trace, as the analysis sees it: decoded, checked, in distinct types. What the payload fields
+// mean by kind stands beside wire::Kind in proto/wire.h; the kinds are part of the trace format.
 #pragma once
 
 #include <compare>
@@ -14,14 +14,16 @@ namespace fragscope::analysis {
 template <typename Tag, typename Value>
 struct Distinct {
     Value value{};
-    constexpr auto operator<=>(const Distinct&) const = default;
+    // clang-tidy takes the generated comparison with 0 for one with a null pointer.
+    constexpr auto operator<=>(const Distinct&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 using Address = Distinct<struct AddressTag, std::uint64_t>;    // device or host virtual address
 using Bytes = Distinct<struct BytesTag, std::uint64_t>;        // a byte count
 using Sequence = Distinct<struct SequenceTag, std::uint64_t>;  // order inside one process, from 1
 using TimeNs = Distinct<struct TimeTag, std::uint64_t>;        // CLOCK_MONOTONIC of the recording machine
-using ObjectId = Distinct<struct ObjectTag, std::uint64_t>;    // handle, pool, context, stream: the driver's own value
+using ObjectId =
+    Distinct<struct ObjectTag, std::uint64_t>;  // handle, pool, context, stream: the driver's own value
 using FunctionId = Distinct<struct FunctionTag, std::uint32_t>;  // index into Trace::functions
 using ProcessIndex = Distinct<struct ProcessTag, std::uint32_t>;
 
@@ -34,8 +36,8 @@ struct Event {
     TimeNs start;
     std::uint64_t duration_ns = 0;
     wire::Kind kind = wire::Kind::kNone;
-    std::uint16_t result = 0;  // CUresult; 0: success
-    std::uint16_t flags = 0;   // wire::Flag
+    std::uint16_t result = 0;         // CUresult; 0: success
+    std::uint16_t flags = 0;          // wire::Flag
     std::int16_t device = kNoDevice;  // ordinal in the process
     std::int32_t thread = 0;
     std::uint32_t stack = 0;

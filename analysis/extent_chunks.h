@@ -1,8 +1,10 @@
-// Disjoint extents in address order, in sorted chunks: the container under ExtentMap and ExtentSet (extent_map.h).
+// Disjoint extents in address order, in sorted chunks: the container under ExtentMap and ExtentSet
+// (extent_map.h).
 //
-// A chunk holds up to kMost extents side by side, so a search touches a few cache lines, an insertion moves a part of one
-// chunk, and nothing is allocated for a single extent. Each chunk knows its largest extent, so the largest of all is known
-// after every change without another index. Chunks that become empty are kept for later use.
+// A chunk holds up to kMost extents side by side, so a search touches a few cache lines, an insertion moves a
+// part of one chunk, and nothing is allocated for a single extent. Each chunk knows its largest extent, so
+// the largest of all is known after every change without another index. Chunks that become empty are kept for
+// later use.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +37,11 @@ class ExtentChunks {
 
     ExtentChunks() = default;
     ExtentChunks(const ExtentChunks& other)
-        : firsts_(other.firsts_), maxima_(other.maxima_), largest_(other.largest_), stale_(other.stale_), size_(other.size_) {
+        : firsts_(other.firsts_),
+          maxima_(other.maxima_),
+          largest_(other.largest_),
+          stale_(other.stale_),
+          size_(other.size_) {
         chunks_.reserve(other.chunks_.size());
         for (const auto& chunk : other.chunks_) chunks_.push_back(std::make_unique<Chunk>(*chunk));
     }
@@ -57,7 +63,8 @@ class ExtentChunks {
     }
     // Not of begin().
     Place previous(const Place& at) const {
-        return at.slot != 0 ? Place{at.chunk, at.slot - 1} : Place{at.chunk - 1, chunks_[at.chunk - 1]->count - 1};
+        return at.slot != 0 ? Place{at.chunk, at.slot - 1}
+                            : Place{at.chunk - 1, chunks_[at.chunk - 1]->count - 1};
     }
 
     // The first extent that begins behind the address.
@@ -100,7 +107,8 @@ class ExtentChunks {
     // Before the extent at `at`, or at the end; where it is now.
     Place insert(Place at, const Range& range, Value value) {
         // At a border the chunk in front takes it, if there is one with room.
-        if (at.slot == 0 && at.chunk != 0 && (at.chunk == chunks_.size() || chunks_[at.chunk - 1]->count < kMost)) {
+        if (at.slot == 0 && at.chunk != 0 &&
+            (at.chunk == chunks_.size() || chunks_[at.chunk - 1]->count < kMost)) {
             --at.chunk;
             at.slot = chunks_[at.chunk]->count;
         }
@@ -139,7 +147,8 @@ class ExtentChunks {
         }
         if (at.slot == 0) firsts_[at.chunk] = chunk.begins[0];
         shrunk(at.chunk, bytes);
-        if (chunk.count < kFew && at.chunk + 1 < chunks_.size() && chunk.count + chunks_[at.chunk + 1]->count <= kMost / 2) {
+        if (chunk.count < kFew && at.chunk + 1 < chunks_.size() &&
+            chunk.count + chunks_[at.chunk + 1]->count <= kMost / 2) {
             join_with_next(at.chunk);
         }
         return at.slot < chunks_[at.chunk]->count ? at : Place{at.chunk + 1, 0};
@@ -169,9 +178,12 @@ class ExtentChunks {
     void move_up(Chunk& chunk, std::size_t from) {
         const auto slot = static_cast<std::ptrdiff_t>(from);
         const auto count = static_cast<std::ptrdiff_t>(chunk.count);
-        std::copy_backward(chunk.begins.begin() + slot, chunk.begins.begin() + count, chunk.begins.begin() + count + 1);
-        std::copy_backward(chunk.ends.begin() + slot, chunk.ends.begin() + count, chunk.ends.begin() + count + 1);
-        std::move_backward(chunk.values.begin() + slot, chunk.values.begin() + count, chunk.values.begin() + count + 1);
+        std::copy_backward(chunk.begins.begin() + slot, chunk.begins.begin() + count,
+                           chunk.begins.begin() + count + 1);
+        std::copy_backward(chunk.ends.begin() + slot, chunk.ends.begin() + count,
+                           chunk.ends.begin() + count + 1);
+        std::move_backward(chunk.values.begin() + slot, chunk.values.begin() + count,
+                           chunk.values.begin() + count + 1);
     }
 
     void add_chunk(std::size_t index) {

@@ -1,7 +1,7 @@
 // Sets and maps of extents: half-open ranges [begin, end) of one 64-bit address or offset space.
 //
-// ExtentMap keeps disjoint extents, each with its value. ExtentSet keeps a union of ranges, joined where they touch, with
-// its sum and largest extent known at all times. Neither knows what an address means.
+// ExtentMap keeps disjoint extents, each with its value. ExtentSet keeps a union of ranges, joined where they
+// touch, with its sum and largest extent known at all times. Neither knows what an address means.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,8 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
     return down > UINT64_MAX - unit ? down : down + unit;
 }
 
-// What of a free extent a request may use: it starts at a multiple of `alignment` and takes whole multiples of
-// `granularity`.
+// What of a free extent a request may use: it starts at a multiple of `alignment` and takes whole multiples
+// of `granularity`.
 constexpr std::uint64_t usable(const Range& free, std::uint64_t alignment, std::uint64_t granularity) {
     const std::uint64_t begin = round_up(free.begin, alignment);
     if (begin < free.begin || begin >= free.end) return 0;
@@ -59,7 +59,8 @@ class ExtentMap {
     bool insert(const Range& range, Value value) {
         if (range.begin >= range.end) return false;
         const Place behind = extents_.after(range.begin);
-        if (behind != extents_.begin() && extents_.range(extents_.previous(behind)).end > range.begin) return false;
+        if (behind != extents_.begin() && extents_.range(extents_.previous(behind)).end > range.begin)
+            return false;
         if (behind != extents_.end() && extents_.range(behind).begin < range.end) return false;
         extents_.insert(behind, range, std::move(value));
         total_ += range.size();
@@ -76,9 +77,9 @@ class ExtentMap {
         return out;
     }
 
-    // Removes every byte of the range, in address order, and tells `visit(const Removed&)` of each extent that lost some; the
-    // rest of what it touches stays. A rest keeps its value, so a value that speaks of the extent's beginning has to be
-    // mended by the caller (see Removed::original).
+    // Removes every byte of the range, in address order, and tells `visit(const Removed&)` of each extent
+    // that lost some; the rest of what it touches stays. A rest keeps its value, so a value that speaks of
+    // the extent's beginning has to be mended by the caller (see Removed::original).
     template <typename Visit>
     void cut(const Range& range, Visit&& visit) {
         if (range.begin >= range.end) return;
@@ -89,7 +90,10 @@ class ExtentMap {
             const Range gone{std::max(original.begin, range.begin), std::min(original.end, range.end)};
             const bool left = gone.begin > original.begin;
             const bool right = gone.end < original.end;
-            const Removed part{gone, original, left && right ? Cut::kSplit : left || right ? Cut::kShrunk : Cut::kFreed,
+            const Removed part{gone, original,
+                               left && right   ? Cut::kSplit
+                               : left || right ? Cut::kShrunk
+                                               : Cut::kFreed,
                                extents_.value(at)};
             total_ -= gone.size();
             if (left) {

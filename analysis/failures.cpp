@@ -23,8 +23,10 @@ bool takes_memory(Kind kind) {
         case Kind::kPoolCreated:
         case Kind::kPoolAcquired:
         case Kind::kContextCreated:
-        case Kind::kPrimaryRetained: return true;
-        default: return false;
+        case Kind::kPrimaryRetained:
+            return true;
+        default:
+            return false;
     }
 }
 
@@ -50,7 +52,8 @@ std::vector<Failure> list_failures(const Trace& trace) {
             found.push_back({failure, latest});
         }
     }
-    std::stable_sort(found.begin(), found.end(), [](const Dated& a, const Dated& b) { return a.time < b.time; });
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Dated& a, const Dated& b) { return a.time < b.time; });
     std::vector<Failure> out;
     out.reserve(found.size());
     for (Dated& dated : found) {

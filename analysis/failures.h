@@ -16,11 +16,13 @@ inline constexpr std::uint16_t kOutOfMemory = 2;  // CUDA_ERROR_OUT_OF_MEMORY of
 struct Failure {
     std::uint32_t number = 0;  // from 1, by time over all processes
     ProcessIndex process;
-    std::size_t index = 0;    // in Trace::events of the process
-    bool allocation = false;  // out of memory, in a call that takes memory or address space; otherwise another error
+    std::size_t index = 0;  // in Trace::events of the process
+    bool allocation =
+        false;  // out of memory, in a call that takes memory or address space; otherwise another error
 };
 
-// Every failed call of the program itself, in order of time. The shim's own questions are not the program's failures.
+// Every failed call of the program itself, in order of time. The shim's own questions are not the program's
+// failures.
 std::vector<Failure> list_failures(const Trace& trace);
 
 // The failure that `explain` speaks of when none is named: the last failed allocation, or nothing.
@@ -42,13 +44,13 @@ struct DeviceWord {
     std::uint64_t total = 0;
 };
 
-// Numbers asked for by the shim between the failed call and kFailureSnapshotEnd, on the failed call's thread. Numbers of
-// other moments never enter it.
+// Numbers asked for by the shim between the failed call and kFailureSnapshotEnd, on the failed call's thread.
+// Numbers of other moments never enter it.
 struct FailureSnapshot {
-    bool complete = false;              // its end was recorded
-    std::size_t moment = 0;             // index of the event up to which (excluded) the books are to be read
-    bool captured = false;              // a stream capture was running somewhere in the process: nothing was asked
-    bool no_context = false;            // none was current on the thread: no device was asked
+    bool complete = false;    // its end was recorded
+    std::size_t moment = 0;   // index of the event up to which (excluded) the books are to be read
+    bool captured = false;    // a stream capture was running somewhere in the process: nothing was asked
+    bool no_context = false;  // none was current on the thread: no device was asked
     std::uint64_t pools_not_asked = 0;  // more than the shim keeps
     std::map<int, DeviceWord> devices;  // by ordinal
     std::map<ObjectId, PoolWord> pools;

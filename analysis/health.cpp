@@ -15,24 +15,27 @@ void losses_in_words(const Trace& trace, ProcessIndex process, report::Health& o
     if (process.value >= trace.losses.size() || !losses.counted) {
         // A process that never made a record has nothing to lose.
         const bool silent = process.value < trace.events.size() && trace.events[process.value].empty();
-        if (!silent) out.add_warnings(fmt::format("How much the recording of {} lost is not in the trace.", who));
+        if (!silent)
+            out.add_warnings(fmt::format("How much the recording of {} lost is not in the trace.", who));
         return;
     }
     const trace::Loss& loss = trace.losses[process.value];
     out.set_records_lost(out.records_lost() + losses.records);
     if (losses.records != 0) {
-        out.add_warnings(fmt::format(
-            "{} records of {} were lost ({} of them acquisitions, of {} in all): its books may be too low or too high.",
-            losses.records, who, loss.acquisitions(),
-            loss.has_acquired_bytes() ? in_words(loss.acquired_bytes()) : std::string("an unknown number of bytes")));
+        out.add_warnings(
+            fmt::format("{} records of {} were lost ({} of them acquisitions, of {} in all): its books may "
+                        "be too low or too high.",
+                        losses.records, who, loss.acquisitions(),
+                        loss.has_acquired_bytes() ? in_words(loss.acquired_bytes())
+                                                  : std::string("an unknown number of bytes")));
     }
     if (loss.rings_damaged() != 0) {
         out.add_warnings(fmt::format("{} rings of {} were damaged and given up: what they held is not known.",
                                      loss.rings_damaged(), who));
     }
     if (loss.threads_without_ring() != 0) {
-        out.add_warnings(fmt::format("{} threads of {} found no ring and were not recorded.", loss.threads_without_ring(),
-                                     who));
+        out.add_warnings(fmt::format("{} threads of {} found no ring and were not recorded.",
+                                     loss.threads_without_ring(), who));
     }
 }
 
@@ -43,14 +46,16 @@ report::Health health_of(const Trace& trace) {
     out.set_file_cut_off(trace.file.cut_off);
     out.set_readable_bytes(trace.file.readable_bytes);
     if (trace.file.cut_off) {
-        out.add_warnings(fmt::format("The file is cut off: everything up to byte {} was read, and the recording went on after "
-                                     "that.",
-                                     trace.file.readable_bytes));
+        out.add_warnings(fmt::format(
+            "The file is cut off: everything up to byte {} was read, and the recording went on after "
+            "that.",
+            trace.file.readable_bytes));
     }
     if (!trace.file.problem.empty()) out.add_warnings(trace.file.problem);
     if (trace.end.processes_refused() != 0) {
-        out.add_warnings(fmt::format("{} processes found no place in the session and are not in this trace at all.",
-                                     trace.end.processes_refused()));
+        out.add_warnings(
+            fmt::format("{} processes found no place in the session and are not in this trace at all.",
+                        trace.end.processes_refused()));
     }
     if (trace.end.events_not_written() != 0) {
         out.add_warnings(fmt::format("{} events were recorded but could not be written to the file.",
@@ -61,8 +66,9 @@ report::Health health_of(const Trace& trace) {
         const trace::Process& p = trace.processes[process];
         const bool silent = process < trace.events.size() && trace.events[process].empty();
         if (!silent && !p.environment_complete()) {
-            out.add_warnings(fmt::format("What the driver says about {}'s devices is not complete in this trace.",
-                                         process_in_words(trace, {process})));
+            out.add_warnings(
+                fmt::format("What the driver says about {}'s devices is not complete in this trace.",
+                            process_in_words(trace, {process})));
         }
     }
     out.set_complete(out.warnings().empty());
@@ -75,19 +81,23 @@ std::vector<std::string> blind_spots_of(const Trace& trace, ProcessIndex process
     const trace::Process& p = trace.processes[process.value];
     if (p.hooks_missing_size() != 0) {
         std::string names;
-        for (int i = 0; i < p.hooks_missing_size() && i < 8; ++i) names += (i == 0 ? "" : ", ") + p.hooks_missing(i);
+        for (int i = 0; i < p.hooks_missing_size() && i < 8; ++i)
+            names += (i == 0 ? "" : ", ") + p.hooks_missing(i);
         if (p.hooks_missing_size() > 8) names += ", …";
-        out.push_back(fmt::format("The driver lacks {} functions that Fragscope watches: {}.", p.hooks_missing_size(), names));
+        out.push_back(fmt::format("The driver lacks {} functions that Fragscope watches: {}.",
+                                  p.hooks_missing_size(), names));
     }
     if (process.value < trace.losses.size()) {
         const trace::Loss& loss = trace.losses[process.value];
         if (loss.kernel_launches() != 0) {
-            out.push_back(fmt::format("{} kernels or graphs were launched; what they wrote, and memory that graphs took, was "
-                                      "not seen.",
-                                      loss.kernel_launches()));
+            out.push_back(fmt::format(
+                "{} kernels or graphs were launched; what they wrote, and memory that graphs took, was "
+                "not seen.",
+                loss.kernel_launches()));
         }
         if (loss.opaque_writes() != 0) {
-            out.push_back(fmt::format("{} copies were made whose extent was not recorded.", loss.opaque_writes()));
+            out.push_back(
+                fmt::format("{} copies were made whose extent was not recorded.", loss.opaque_writes()));
         }
     }
     std::uint64_t captured = 0, unknown_devices = 0;
@@ -95,20 +105,22 @@ std::vector<std::string> blind_spots_of(const Trace& trace, ProcessIndex process
         for (const Event& event : trace.events[process.value]) {
             if (event.has(wire::kCaptured) || event.has(wire::kCaptureUnknown)) ++captured;
             // Only what takes memory of a device needs one; a release is joined by its address.
-            if (event.has(wire::kUnknownDevice) && acquires(event.kind) && !event.failed() && !event.has(wire::kByShim) &&
-                !event.has(wire::kContinued)) {
+            if (event.has(wire::kUnknownDevice) && acquires(event.kind) && !event.failed() &&
+                !event.has(wire::kByShim) && !event.has(wire::kContinued)) {
                 ++unknown_devices;
             }
         }
     }
     if (captured != 0) {
-        out.push_back(fmt::format("{} stream-ordered calls were captured into graphs, or may have been: graph memory is not "
-                                  "accounted.",
-                                  captured));
+        out.push_back(fmt::format(
+            "{} stream-ordered calls were captured into graphs, or may have been: graph memory is not "
+            "accounted.",
+            captured));
     }
     if (unknown_devices != 0) {
-        out.push_back(fmt::format("For {} allocation{} the device could not be found out: no device's sums contain what was taken.",
-                                  unknown_devices, unknown_devices == 1 ? "" : "s"));
+        out.push_back(fmt::format(
+            "For {} allocation{} the device could not be found out: no device's sums contain what was taken.",
+            unknown_devices, unknown_devices == 1 ? "" : "s"));
     }
     return out;
 }

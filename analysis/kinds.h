@@ -13,8 +13,8 @@ constexpr bool acquires(wire::Kind kind) {
            kind == Kind::kPrimaryRetained;
 }
 
-// After it there may be more memory or address space than before. A synchronisation lets frees take effect, and a pool's
-// changed threshold returns chunks.
+// After it there may be more memory or address space than before. A synchronisation lets frees take effect,
+// and a pool's changed threshold returns chunks.
 constexpr bool releases(wire::Kind kind) {
     using wire::Kind;
     return kind == Kind::kLinearReleased || kind == Kind::kHandleReleased || kind == Kind::kUnmapped ||

@@ -1,4 +1,5 @@
-// The physical allocations that are alive, and the driver's names for them, without an allocation for each of either.
+// The physical allocations that are alive, and the driver's names for them, without an allocation for each of
+// either.
 #pragma once
 
 #include <bit>
@@ -62,7 +63,8 @@ class Slots {
     std::uint64_t turn_ = 0;
 };
 
-// What the driver's handle values stand for, and how many references each of them has. Linear probing; at most half full.
+// What the driver's handle values stand for, and how many references each of them has. Linear probing; at
+// most half full.
 class HandleTable {
   public:
     struct Named {

@@ -11,11 +11,16 @@ namespace {
 
 int strength(Evidence evidence) {
     switch (evidence) {
-        case report::Quantity::measured: return 4;
-        case report::Quantity::derived: return 3;
-        case report::Quantity::bounded: return 2;
-        case report::Quantity::assumed: return 1;
-        default: return 0;
+        case report::Quantity::measured:
+            return 4;
+        case report::Quantity::derived:
+            return 3;
+        case report::Quantity::bounded:
+            return 2;
+        case report::Quantity::assumed:
+            return 1;
+        default:
+            return 0;
     }
 }
 
@@ -35,7 +40,8 @@ Evidence of_result(const Quantity& a, const Quantity& b, const Interval& interva
     if (!interval.known()) return report::Quantity::unknown;
     Evidence least = weakest(a.evidence(), b.evidence());
     if (least == report::Quantity::measured) least = report::Quantity::derived;
-    if (!interval.exact() && strength(least) > strength(report::Quantity::bounded)) least = report::Quantity::bounded;
+    if (!interval.exact() && strength(least) > strength(report::Quantity::bounded))
+        least = report::Quantity::bounded;
     // One side was unknown, yet an end is known: that end is a bound.
     if (least == report::Quantity::unknown) least = report::Quantity::bounded;
     return least;
@@ -92,7 +98,8 @@ Interval operator+(const Interval& a, const Interval& b) {
     return out;
 }
 
-Quantity::Quantity(Definition definition, Evidence evidence, Interval interval, Scope scope, std::string reason)
+Quantity::Quantity(Definition definition, Evidence evidence, Interval interval, Scope scope,
+                   std::string reason)
     : definition_(definition),
       evidence_(evidence),
       interval_(interval),
@@ -105,10 +112,12 @@ Quantity::Quantity(Definition definition, Evidence evidence, Interval interval, 
 }
 
 Quantity Quantity::measured(Definition definition, std::uint64_t bytes, Scope scope, std::string reason) {
-    return {definition, report::Quantity::measured, Interval::exactly(bytes), std::move(scope), std::move(reason)};
+    return {definition, report::Quantity::measured, Interval::exactly(bytes), std::move(scope),
+            std::move(reason)};
 }
 Quantity Quantity::derived(Definition definition, std::uint64_t bytes, Scope scope, std::string reason) {
-    return {definition, report::Quantity::derived, Interval::exactly(bytes), std::move(scope), std::move(reason)};
+    return {definition, report::Quantity::derived, Interval::exactly(bytes), std::move(scope),
+            std::move(reason)};
 }
 Quantity Quantity::bounded(Definition definition, Interval interval, Scope scope, std::string reason) {
     return {definition, report::Quantity::bounded, interval, std::move(scope), std::move(reason)};
@@ -139,18 +148,24 @@ report::Quantity Quantity::message() const {
     return out;
 }
 
-std::optional<Quantity> plus(const Quantity& a, const Quantity& b, Definition definition, std::string reason) {
+std::optional<Quantity> plus(const Quantity& a, const Quantity& b, Definition definition,
+                             std::string reason) {
     if (!(a.scope() == b.scope())) return std::nullopt;
     const Interval interval = a.interval() + b.interval();
     switch (of_result(a, b, interval)) {
-        case report::Quantity::unknown: return Quantity::unknown(definition, a.scope(), std::move(reason));
-        case report::Quantity::derived: return Quantity::derived(definition, *interval.low, a.scope(), std::move(reason));
-        case report::Quantity::assumed: return Quantity::assumed(definition, interval, a.scope(), std::move(reason));
-        default: return Quantity::bounded(definition, interval, a.scope(), std::move(reason));
+        case report::Quantity::unknown:
+            return Quantity::unknown(definition, a.scope(), std::move(reason));
+        case report::Quantity::derived:
+            return Quantity::derived(definition, *interval.low, a.scope(), std::move(reason));
+        case report::Quantity::assumed:
+            return Quantity::assumed(definition, interval, a.scope(), std::move(reason));
+        default:
+            return Quantity::bounded(definition, interval, a.scope(), std::move(reason));
     }
 }
 
-std::optional<Quantity> minus(const Quantity& a, const Quantity& b, Definition definition, std::string reason) {
+std::optional<Quantity> minus(const Quantity& a, const Quantity& b, Definition definition,
+                              std::string reason) {
     if (!(a.scope() == b.scope())) return std::nullopt;
     if (a.high() && b.low() && *b.low() > *a.high()) {
         return Quantity::unknown(definition, a.scope(),
@@ -161,10 +176,14 @@ std::optional<Quantity> minus(const Quantity& a, const Quantity& b, Definition d
     if (a.low() && b.high()) interval.low = *a.low() > *b.high() ? *a.low() - *b.high() : 0;
     if (a.high() && b.low()) interval.high = *a.high() - *b.low();
     switch (of_result(a, b, interval)) {
-        case report::Quantity::unknown: return Quantity::unknown(definition, a.scope(), std::move(reason));
-        case report::Quantity::derived: return Quantity::derived(definition, *interval.low, a.scope(), std::move(reason));
-        case report::Quantity::assumed: return Quantity::assumed(definition, interval, a.scope(), std::move(reason));
-        default: return Quantity::bounded(definition, interval, a.scope(), std::move(reason));
+        case report::Quantity::unknown:
+            return Quantity::unknown(definition, a.scope(), std::move(reason));
+        case report::Quantity::derived:
+            return Quantity::derived(definition, *interval.low, a.scope(), std::move(reason));
+        case report::Quantity::assumed:
+            return Quantity::assumed(definition, interval, a.scope(), std::move(reason));
+        default:
+            return Quantity::bounded(definition, interval, a.scope(), std::move(reason));
     }
 }
 

@@ -1,8 +1,9 @@
-// A number of bytes that carries its evidence: which definition, how it is known, and where and when it holds.
+// A number of bytes that carries its evidence: which definition, how it is known, and where and when it
+// holds.
 //
-// The value is an interval; an absent end is not known, and unknown is never zero. Arithmetic succeeds only inside one
-// scope (`plus` and `minus` answer nothing otherwise); evidence of a result is the weakest that went in. A number of
-// another scope enters by `carried_into` only, which names the reason and weakens it.
+// The value is an interval; an absent end is not known, and unknown is never zero. Arithmetic succeeds only
+// inside one scope (`plus` and `minus` answer nothing otherwise); evidence of a result is the weakest that
+// went in. A number of another scope enters by `carried_into` only, which names the reason and weakens it.
 #pragma once
 
 #include <cstdint>
@@ -85,9 +86,10 @@ class Quantity {
 
 // a + b; nothing if their scopes differ.
 std::optional<Quantity> plus(const Quantity& a, const Quantity& b, Definition definition, std::string reason);
-// a - b, never below zero; nothing if their scopes differ. Unknown if b is larger than a for certain: then at least one of
-// the two is wrong, and the reason says so.
-std::optional<Quantity> minus(const Quantity& a, const Quantity& b, Definition definition, std::string reason);
+// a - b, never below zero; nothing if their scopes differ. Unknown if b is larger than a for certain: then at
+// least one of the two is wrong, and the reason says so.
+std::optional<Quantity> minus(const Quantity& a, const Quantity& b, Definition definition,
+                              std::string reason);
 
 // available - needed, in bytes; absent ends are not known.
 struct Margin {
@@ -99,15 +101,17 @@ struct Margin {
 enum class Fit { kFits, kDoesNotFit, kCannotTell };
 
 Margin margin_of(const Interval& available, const Interval& needed);
-// Fits when even the least available covers the most needed; does not fit when the most available is below the least
-// needed; anything between cannot be told.
+// Fits when even the least available covers the most needed; does not fit when the most available is below
+// the least needed; anything between cannot be told.
 Fit fit_of(const Interval& available, const Interval& needed);
 
-// "20 MiB" where that is exact, otherwise three digits: "1.46 GiB". The pages around these sentences write amounts so too.
+// "20 MiB" where that is exact, otherwise three digits: "1.46 GiB". The pages around these sentences write
+// amounts so too.
 std::string in_words(std::uint64_t bytes);
 // "20 MiB", "between 1 GiB and 2.50 GiB", "at least …", "at most …", "an unknown number of bytes".
 std::string in_words(const Interval& interval);
-// The same, with exact bytes in brackets behind it where an end of the other differs from it and would read alike.
+// The same, with exact bytes in brackets behind it where an end of the other differs from it and would read
+// alike.
 std::string in_words_beside(const Interval& interval, const Interval& other);
 
 }  // namespace fragscope::analysis

@@ -27,8 +27,8 @@ std::string function_name(const Trace& trace, const Event& event) {
 report::Verdict not_about_memory(const Trace& trace, const Event& event) {
     report::Verdict out;
     out.set_cause(report::Verdict::not_an_allocation);
-    out.set_summary(fmt::format("{} answered {}: that is not a shortage of memory.", function_name(trace, event),
-                                result_name(event.result)));
+    out.set_summary(fmt::format("{} answered {}: that is not a shortage of memory.",
+                                function_name(trace, event), result_name(event.result)));
     return out;
 }
 
@@ -39,17 +39,18 @@ report::Request request_message(const Situation& s) {
     out.set_in_words(facts.in_words);
     if (facts.requested != 0) {
         *out.mutable_requested() =
-            Quantity::measured(report::Quantity::requested, facts.requested, s.physical.in_domain(facts.domain),
-                               "the call's own argument")
+            Quantity::measured(report::Quantity::requested, facts.requested,
+                               s.physical.in_domain(facts.domain), "the call's own argument")
                 .message();
     }
     const Scope scope = s.physical.in_domain(facts.domain);
-    *out.mutable_needed() = (facts.rounding_assumed
-                                 ? Quantity::assumed(report::Quantity::needed, facts.needed, scope, facts.needed_reason)
-                             : facts.needed.exact()
-                                 ? Quantity::measured(report::Quantity::needed, *facts.needed.low, scope, facts.needed_reason)
-                                 : Quantity::bounded(report::Quantity::needed, facts.needed, scope, facts.needed_reason))
-                                .message();
+    *out.mutable_needed() =
+        (facts.rounding_assumed
+             ? Quantity::assumed(report::Quantity::needed, facts.needed, scope, facts.needed_reason)
+         : facts.needed.exact()
+             ? Quantity::measured(report::Quantity::needed, *facts.needed.low, scope, facts.needed_reason)
+             : Quantity::bounded(report::Quantity::needed, facts.needed, scope, facts.needed_reason))
+            .message();
     if (facts.alignment != 0) out.set_alignment_bytes(facts.alignment);
     if (facts.granularity != 0) out.set_granularity_bytes(facts.granularity);
     out.set_contiguity(facts.contiguity);
@@ -77,9 +78,10 @@ report::ProcessSummary summary_of(const Trace& trace, std::uint32_t index) {
     if (index < trace.events.size()) {
         const auto& events = trace.events[index];
         out.set_events(events.size());
-        out.set_failures(static_cast<std::uint64_t>(std::count_if(events.begin(), events.end(), [](const Event& event) {
-            return event.failed() && !event.has(wire::kByShim) && !event.has(wire::kContinued);
-        })));
+        out.set_failures(
+            static_cast<std::uint64_t>(std::count_if(events.begin(), events.end(), [](const Event& event) {
+                return event.failed() && !event.has(wire::kByShim) && !event.has(wire::kContinued);
+            })));
     }
     for (const std::string& blind : blind_spots_of(trace, {index})) out.add_blind_spots(blind);
     return out;
@@ -99,7 +101,8 @@ void add_devices(const Trace& trace, report::Report& out) {
             scope.device = uuid;
             *summary.mutable_capacity() =
                 (device.has_capacity_bytes()
-                     ? Quantity::measured(report::Quantity::capacity, device.capacity_bytes(), scope, "cuDeviceTotalMem")
+                     ? Quantity::measured(report::Quantity::capacity, device.capacity_bytes(), scope,
+                                          "cuDeviceTotalMem")
                      : Quantity::unknown(report::Quantity::capacity, scope, "the trace does not say"))
                     .message();
             if (device.has_minimum_granularity_bytes()) {
@@ -121,7 +124,8 @@ std::uint64_t duration_of(const Trace& trace) {
 }
 
 // The last failed allocation of the same process before this one of which the driver's word is in the trace.
-const Failure* last_one_told(const Trace& trace, const std::vector<Failure>& failures, const Failure& failure) {
+const Failure* last_one_told(const Trace& trace, const std::vector<Failure>& failures,
+                             const Failure& failure) {
     const Failure* found = nullptr;
     for (const Failure& other : failures) {
         if (other.number >= failure.number) break;
@@ -148,7 +152,8 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
     add_devices(trace, out);
     // One replay of each process serves its failures and its time line.
     std::vector<RunRecorder> recorders;
-    for (std::uint32_t index = 0; index < trace.events.size(); ++index) recorders.emplace_back(trace, ProcessIndex{index});
+    for (std::uint32_t index = 0; index < trace.events.size(); ++index)
+        recorders.emplace_back(trace, ProcessIndex{index});
     SessionWalk walk(trace, [&](ProcessIndex process, const ProcessState& state, const Event& event) {
         recorders[process.value].add(state, event);
     });
@@ -197,12 +202,13 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number) {
     if (number == 0 || number > failures.size()) {
         report::Verdict& verdict = *out.mutable_verdict();
         verdict.set_cause(report::Verdict::no_failure);
-        verdict.set_summary(failures.empty()                ? "No call failed in this trace: there is nothing to explain."
-                            : number > failures.size()     ? fmt::format("This trace has {} failed calls, and no number {}.",
-                                                                         failures.size(), number)
-                                                           : fmt::format("No allocation failed in this trace; {} calls "
-                                                                         "failed for other reasons than memory.",
-                                                                         failures.size()));
+        verdict.set_summary(
+            failures.empty() ? "No call failed in this trace: there is nothing to explain."
+            : number > failures.size()
+                ? fmt::format("This trace has {} failed calls, and no number {}.", failures.size(), number)
+                : fmt::format("No allocation failed in this trace; {} calls "
+                              "failed for other reasons than memory.",
+                              failures.size()));
         return out;
     }
     const Failure& failure = failures[number - 1];
@@ -225,11 +231,15 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number) {
     if (situation.snapshot.devices.empty()) {
         if (const Failure* told = last_one_told(trace, failures, failure)) {
             const Event& earlier = trace.events[told->process.value][told->index];
-            out.add_actions(fmt::format(
-                "Look at failure {} of the same process, {:.1f} ms before, for which the driver was asked: `explain --failure "
-                "{}`.",
-                told->number, static_cast<double>(situation.event->start.value - std::min(earlier.start.value, situation.event->start.value)) / 1e6,
-                told->number));
+            out.add_actions(
+                fmt::format("Look at failure {} of the same process, {:.1f} ms before, for which the driver "
+                            "was asked: `explain --failure "
+                            "{}`.",
+                            told->number,
+                            static_cast<double>(situation.event->start.value -
+                                                std::min(earlier.start.value, situation.event->start.value)) /
+                                1e6,
+                            told->number));
         }
     }
     return out;

@@ -8,7 +8,8 @@ namespace {
 using wire::Kind;
 
 constexpr char kOnePointer[] =
-    "the program gets one pointer, so its addresses must be consecutive; which physical pages lie behind them is not "
+    "the program gets one pointer, so its addresses must be consecutive; which physical pages lie behind "
+    "them is not "
     "visible to it";
 
 void linear(RequestFacts& out, const Event& event, const ProcessState& state) {
@@ -19,8 +20,8 @@ void linear(RequestFacts& out, const Event& event, const ProcessState& state) {
     out.alignment = 256;
     out.needed = {out.requested, round_up(out.requested, page)};
     out.rounding_assumed = true;
-    out.needed_reason = fmt::format("between what was asked for and whole pages of {}: the driver does not say",
-                                    in_words(page));
+    out.needed_reason = fmt::format(
+        "between what was asked for and whole pages of {}: the driver does not say", in_words(page));
     if (event.kind == Kind::kPitchAcquired) {
         // The pitch is known only after a success.
         out.needed.high.reset();
@@ -45,12 +46,15 @@ RequestFacts request_of(const Event& event, const ProcessState& state) {
     out.needed_reason = "what the call asked for";
     switch (event.kind) {
         case Kind::kLinearAcquired:
-        case Kind::kPitchAcquired: linear(out, event, state); break;
+        case Kind::kPitchAcquired:
+            linear(out, event, state);
+            break;
         case Kind::kHandleCreated:
             if (wire::location_type(event.extra) != kLocationDevice) {
                 out.draws = Draws::kHost;
                 out.domain = "host";
-                out.in_words = fmt::format("a physical allocation of {} in host memory", in_words(out.requested));
+                out.in_words =
+                    fmt::format("a physical allocation of {} in host memory", in_words(out.requested));
                 out.contiguity_reason = "it takes host memory";
                 break;
             }
@@ -61,7 +65,8 @@ RequestFacts request_of(const Event& event, const ProcessState& state) {
             out.needed_reason = "a physical allocation takes exactly the size that the call names";
             out.contiguity = report::Request::virtual_only;
             out.contiguity_reason =
-                "the bytes are reached through a mapping, so consecutive addresses are what the program sees; whether "
+                "the bytes are reached through a mapping, so consecutive addresses are what the program "
+                "sees; whether "
                 "the driver wants one physical run for a handle is neither promised nor visible";
             out.in_words = fmt::format("a physical allocation of {}", in_words(out.requested));
             break;
@@ -73,7 +78,8 @@ RequestFacts request_of(const Event& event, const ProcessState& state) {
             out.needed = Interval::exactly(round_up(out.requested, out.granularity));
             out.needed_reason = "a reservation takes address space only, in whole pages, and no memory";
             out.contiguity = report::Request::virtual_only;
-            out.contiguity_reason = "a reservation is one range of addresses by definition; it has no physical side";
+            out.contiguity_reason =
+                "a reservation is one range of addresses by definition; it has no physical side";
             out.in_words = fmt::format("{} of address space (no memory)", in_words(out.requested));
             break;
         case Kind::kPoolAcquired:
@@ -112,23 +118,33 @@ RequestFacts request_of(const Event& event, const ProcessState& state) {
             out.requested = 0;
             out.needed = {state.page(event.device), std::nullopt};
             out.rounding_assumed = true;
-            out.needed_reason = "a context takes at least a page; how much more depends on the device and the driver";
+            out.needed_reason =
+                "a context takes at least a page; how much more depends on the device and the driver";
             out.contiguity_reason = "the driver lays its own memory out";
             out.in_words = "a context on the device";
             break;
         case Kind::kManagedAcquired:
             out.contiguity = report::Request::virtual_only;
             out.contiguity_reason = kOnePointer;
-            out.needed_reason = "managed memory takes address space now, and pages of host or device as they are used";
+            out.needed_reason =
+                "managed memory takes address space now, and pages of host or device as they are used";
             out.in_words = fmt::format("{} of managed memory", in_words(out.requested));
             break;
-        case Kind::kMapped: out.in_words = fmt::format("a mapping of {}", in_words(out.requested)); break;
+        case Kind::kMapped:
+            out.in_words = fmt::format("a mapping of {}", in_words(out.requested));
+            break;
         case Kind::kAccessSet:
             out.in_words = fmt::format("access to {} of mapped memory", in_words(out.requested));
             break;
-        case Kind::kHandleImported: out.in_words = "the import of a physical allocation"; break;
-        case Kind::kPoolCreated: out.in_words = "a new stream-ordered pool"; break;
-        default: out.in_words = "a call that takes no memory"; break;
+        case Kind::kHandleImported:
+            out.in_words = "the import of a physical allocation";
+            break;
+        case Kind::kPoolCreated:
+            out.in_words = "a new stream-ordered pool";
+            break;
+        default:
+            out.in_words = "a call that takes no memory";
+            break;
     }
     return out;
 }

@@ -1,5 +1,5 @@
-// What a failed call asked for, and on which domain it draws: the device's physical memory, the process's address space, a
-// stream-ordered pool, or something this trace does not keep books of.
+// What a failed call asked for, and on which domain it draws: the device's physical memory, the process's
+// address space, a stream-ordered pool, or something this trace does not keep books of.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ struct RequestFacts {
     Draws draws = Draws::kUnaccounted;
     std::string domain;  // "physical", "virtual", "pool 0x…", "host"
     int device = kNoDevice;
-    ObjectId pool;               // kPool only; 0: not known which
+    ObjectId pool;                // kPool only; 0: not known which
     std::uint64_t requested = 0;  // 0 with kContext: the call names no size
-    Interval needed;             // after rounding
+    Interval needed;              // after rounding
     bool rounding_assumed = false;
     std::string needed_reason;
     std::uint64_t alignment = 0;    // 0: none asked for

@@ -50,7 +50,8 @@ std::map<int, std::uint64_t> pages_of(const Trace& trace, ProcessIndex process) 
     std::map<int, std::uint64_t> out;
     if (process.value >= trace.processes.size()) return out;
     for (const trace::Device& device : trace.processes[process.value].devices()) {
-        // No device has pages beyond these; such a number is the file's fault, and the default page stands in.
+        // No device has pages beyond these; such a number is the file's fault, and the default page stands
+        // in.
         const std::uint64_t page = device.minimum_granularity_bytes();
         if (page >= 4096 && page <= (std::uint64_t{1} << 30)) out[static_cast<int>(device.ordinal())] = page;
     }
@@ -83,7 +84,8 @@ const ProcessState& SessionWalk::at_the_end(ProcessIndex process) {
     return own_[process.value].state;
 }
 
-std::vector<OtherProcess> SessionWalk::others(const std::string& uuid, std::uint64_t from_ns, std::uint64_t to_ns) {
+std::vector<OtherProcess> SessionWalk::others(const std::string& uuid, std::uint64_t from_ns,
+                                              std::uint64_t to_ns) {
     std::vector<OtherProcess> out;
     for (std::uint32_t process = 0; process < other_.size(); ++process) {
         const int ordinal = ordinal_of(trace_, {process}, uuid);
@@ -99,13 +101,16 @@ std::vector<OtherProcess> SessionWalk::others(const std::string& uuid, std::uint
         for (; cursor.next < events.size() && events[cursor.next].start.value <= to_ns; ++cursor.next) {
             cursor.state.apply(events[cursor.next]);
             const Interval now = charged_quickly(cursor.state, ordinal);
-            charged.low = charged.low && now.low ? std::optional(std::min(*charged.low, *now.low)) : std::nullopt;
-            charged.high = charged.high && now.high ? std::optional(std::max(*charged.high, *now.high)) : std::nullopt;
+            charged.low =
+                charged.low && now.low ? std::optional(std::min(*charged.low, *now.low)) : std::nullopt;
+            charged.high =
+                charged.high && now.high ? std::optional(std::max(*charged.high, *now.high)) : std::nullopt;
         }
         const trace::Process& p = trace_.processes[process];
         if (p.has_ended_ns() && p.ended_ns() <= from_ns) continue;  // the driver took everything back
         const bool uses = charged.low != std::optional<std::uint64_t>(0) || charged.high != charged.low;
-        const Losses losses = with_contradictions(losses_of(trace_, {process}), cursor.state.contradictions());
+        const Losses losses =
+            with_contradictions(losses_of(trace_, {process}), cursor.state.contradictions());
         if (uses) out.push_back({{process}, weakened(charged, losses)});
     }
     return out;

@@ -1,6 +1,6 @@
-// The processes of a trace together: which devices they share (joined by UUID), and what each held at one moment.
-// Sequence numbers order one process only; between processes there is nothing but the clock, so what another process held
-// is an interval.
+// The processes of a trace together: which devices they share (joined by UUID), and what each held at one
+// moment. Sequence numbers order one process only; between processes there is nothing but the clock, so what
+// another process held is an interval.
 #pragma once
 
 #include <cstddef>

@@ -19,12 +19,16 @@ std::string why_not_asked(const Situation& s) {
     const FailureSnapshot& snapshot = s.snapshot;
     if (!snapshot.complete) return std::string("the driver was not asked right after this failure") + kOnly;
     if (snapshot.captured) {
-        return std::string("a stream capture was running in the process, and the driver is not asked during one") + kOnly;
+        return std::string(
+                   "a stream capture was running in the process, and the driver is not asked during one") +
+               kOnly;
     }
     if (!snapshot.devices.empty() && !snapshot.devices.contains(s.request.device)) {
-        return "right after this failure the driver spoke of another device: the one whose context was current";
+        return "right after this failure the driver spoke of another device: the one whose context was "
+               "current";
     }
-    if (snapshot.no_context) return std::string("no context was current on the thread, so no device could be asked") + kOnly;
+    if (snapshot.no_context)
+        return std::string("no context was current on the thread, so no device could be asked") + kOnly;
     return std::string("the driver gave no answer right after this failure") + kOnly;
 }
 
@@ -32,14 +36,16 @@ Quantity of_interval(Definition definition, const Interval& interval, const Loss
                      const Scope& scope, const std::string& reason) {
     const Interval wide = weakened(interval, losses);
     const std::string why =
-        losses.any() ? reason + "; wider because records are missing, or were made before the recording began" : reason;
+        losses.any() ? reason + "; wider because records are missing, or were made before the recording began"
+                     : reason;
     if (assumed_rule) return Quantity::assumed(definition, wide, scope, why);
     if (wide.exact()) return Quantity::derived(definition, *wide.low, scope, why);
     return Quantity::bounded(definition, wide, scope, why);
 }
 
 // A quantity that was put together from parts of one scope.
-Quantity sum_of(const std::vector<Quantity>& parts, Definition definition, const Scope& scope, const std::string& reason) {
+Quantity sum_of(const std::vector<Quantity>& parts, Definition definition, const Scope& scope,
+                const std::string& reason) {
     Quantity total = Quantity::derived(definition, 0, scope, reason);
     for (const Quantity& part : parts) total = plus(total, part, definition, reason).value();
     return total;
@@ -47,12 +53,14 @@ Quantity sum_of(const std::vector<Quantity>& parts, Definition definition, const
 
 std::uint64_t less(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
 
-// Interval of what may be returned by trimming: chunks with a live block stay, and so does what waits for its stream,
-// which the driver may or may not count as used.
-Interval reclaimable_of(std::uint64_t cached, std::uint64_t used, std::uint64_t live_count, std::uint64_t pending) {
+// Interval of what may be returned by trimming: chunks with a live block stay, and so does what waits for its
+// stream, which the driver may or may not count as used.
+Interval reclaimable_of(std::uint64_t cached, std::uint64_t used, std::uint64_t live_count,
+                        std::uint64_t pending) {
     if (used == 0) return {less(cached, pending), cached};
     // Each live block holds on to the chunks that it lies in: at most two of them only in part.
-    const std::uint64_t pinned = live_count > UINT64_MAX / (2 * kPoolChunk) ? UINT64_MAX : live_count * 2 * kPoolChunk;
+    const std::uint64_t pinned =
+        live_count > UINT64_MAX / (2 * kPoolChunk) ? UINT64_MAX : live_count * 2 * kPoolChunk;
     return {less(less(cached, pinned), pending), cached};
 }
 
@@ -70,25 +78,35 @@ void books_of_pools(Situation& s, const ProcessState& state) {
     for (const auto& [id, pool] : state.pools()) {
         if (pool.on_device && pool.device == s.request.device) words.try_emplace(id);
     }
-    for (const auto& [id, word] : words) {
+    for (const auto& [pool_id, word] : words) {
+        const ObjectId id = pool_id;  // a structured binding cannot be captured
         const auto known = state.pools().find(id);
         const Pool pool = known == state.pools().end() ? Pool{} : known->second;
         int device = pool.device != kNoDevice ? pool.device : word.device;
         // A pool that only the snapshot names: with one device there is no other that it could be on.
-        if (device == kNoDevice && pool.on_device && (one_device || (id.value != 0 && id == s.request.pool))) {
+        if (device == kNoDevice && pool.on_device &&
+            (one_device || (id.value != 0 && id == s.request.pool))) {
             device = s.request.device;
         }
         if (known != state.pools().end() && !pool.on_device) continue;
         if (device == kNoDevice) {
             // It may lie on this device or on another one.
-            const auto cached_there = word.reserved && word.used ? std::optional(less(*word.reserved, *word.used)) : std::nullopt;
-            reserved.push_back(Quantity::bounded(report::Quantity::charged, {0, word.reserved}, s.physical, kUnplaced));
-            cached.push_back(Quantity::bounded(report::Quantity::cached, {0, cached_there}, s.physical, kUnplaced));
+            const auto cached_there =
+                word.reserved && word.used ? std::optional(less(*word.reserved, *word.used)) : std::nullopt;
+            reserved.push_back(
+                Quantity::bounded(report::Quantity::charged, {0, word.reserved}, s.physical, kUnplaced));
+            cached.push_back(
+                Quantity::bounded(report::Quantity::cached, {0, cached_there}, s.physical, kUnplaced));
             reclaimable.push_back(cached.back().as(report::Quantity::reclaimable, kUnplaced));
             continue;
         }
         if (device != s.request.device) continue;
-        PoolAtFailure at{id, pool_in_words(id), Interval::exactly(pool.live_bytes), pool.live_count, 0, word,
+        PoolAtFailure at{id,
+                         pool_in_words(id),
+                         Interval::exactly(pool.live_bytes),
+                         pool.live_count,
+                         0,
+                         word,
                          Quantity::unknown(report::Quantity::charged, s.physical, s.not_asked),
                          Quantity::unknown(report::Quantity::live, s.physical, s.not_asked),
                          Quantity::unknown(report::Quantity::cached, s.physical, s.not_asked),
@@ -123,7 +141,8 @@ void books_of_pools(Situation& s, const ProcessState& state) {
                                         "cuMemPoolTrimTo(pool, 0) returns all of it")
                     : Quantity::assumed(
                           report::Quantity::reclaimable, back, s.physical,
-                          fmt::format("cuMemPoolTrimTo(pool, 0) returns at most what is cached; chunks of {} that hold "
+                          fmt::format("cuMemPoolTrimTo(pool, 0) returns at most what is cached; chunks of {} "
+                                      "that hold "
                                       "a live block are taken to stay{}",
                                       in_words(kPoolChunk),
                                       at.pending == 0 ? "" : ", and so is what waits for its stream"));
@@ -134,8 +153,9 @@ void books_of_pools(Situation& s, const ProcessState& state) {
             at.cached = at.reserved.as(report::Quantity::cached, at.reserved.reason());
             at.reclaimable = at.reserved.as(report::Quantity::reclaimable, at.reserved.reason());
         } else {
-            at.reserved = Quantity::bounded(report::Quantity::charged, {at.live.low, std::nullopt}, s.physical,
-                                            "at least its live blocks; the driver was not asked for its reserved size");
+            at.reserved =
+                Quantity::bounded(report::Quantity::charged, {at.live.low, std::nullopt}, s.physical,
+                                  "at least its live blocks; the driver was not asked for its reserved size");
         }
         reserved.push_back(at.reserved);
         cached.push_back(at.cached);
@@ -149,14 +169,18 @@ void books_of_pools(Situation& s, const ProcessState& state) {
         cached.push_back(not_told(report::Quantity::cached, s.physical, why));
         reclaimable.push_back(not_told(report::Quantity::reclaimable, s.physical, why));
     }
-    s.pools_reserved = sum_of(reserved, report::Quantity::charged, s.physical,
-                              reserved.empty() ? "no stream-ordered pool was seen" : "sum over the pools of the device");
-    s.cached = sum_of(cached, report::Quantity::cached, s.physical,
-                      cached.empty() ? "no stream-ordered pool was seen" : "sum over the pools of the device");
-    s.reclaimable = sum_of(reclaimable, report::Quantity::reclaimable, s.physical,
-                           reclaimable.empty() ? "no stream-ordered pool was seen" : "sum over the pools of the device");
+    s.pools_reserved =
+        sum_of(reserved, report::Quantity::charged, s.physical,
+               reserved.empty() ? "no stream-ordered pool was seen" : "sum over the pools of the device");
+    s.cached =
+        sum_of(cached, report::Quantity::cached, s.physical,
+               cached.empty() ? "no stream-ordered pool was seen" : "sum over the pools of the device");
+    s.reclaimable =
+        sum_of(reclaimable, report::Quantity::reclaimable, s.physical,
+               reclaimable.empty() ? "no stream-ordered pool was seen" : "sum over the pools of the device");
     const std::string why =
-        "freed by the program on a stream that was not synchronised since: some of it may still have been waiting";
+        "freed by the program on a stream that was not synchronised since: some of it may still have been "
+        "waiting";
     const bool releases_missing = !s.losses.counted || s.losses.releases || s.losses.unclassified;
     s.pending = s.used_pools && releases_missing
                     ? Quantity::bounded(report::Quantity::pending_free, {0, std::nullopt}, s.physical,
@@ -172,16 +196,20 @@ void word_of_the_device(Situation& s) {
     const auto said = s.snapshot.devices.find(s.request.device);
     if (said != s.snapshot.devices.end()) {
         const std::string whose =
-            s.device_of_snapshot ? "; the call names no device: this is the one that its own snapshot speaks of" : "";
+            s.device_of_snapshot
+                ? "; the call names no device: this is the one that its own snapshot speaks of"
+                : "";
         s.capacity = Quantity::measured(report::Quantity::capacity, said->second.total, s.physical,
                                         "the total of cuMemGetInfo right after the failure" + whose);
-        s.device_free = Quantity::measured(report::Quantity::device_free, said->second.free, s.physical,
-                                           "cuMemGetInfo right after the failure: held by nobody on the device" + whose);
+        s.device_free =
+            Quantity::measured(report::Quantity::device_free, said->second.free, s.physical,
+                               "cuMemGetInfo right after the failure: held by nobody on the device" + whose);
     } else {
-        s.capacity = device != nullptr && device->has_capacity_bytes()
-                         ? Quantity::measured(report::Quantity::capacity, device->capacity_bytes(), s.physical,
-                                              "cuDeviceTotalMem: it does not change")
-                         : Quantity::unknown(report::Quantity::capacity, s.physical, "the trace does not say");
+        s.capacity =
+            device != nullptr && device->has_capacity_bytes()
+                ? Quantity::measured(report::Quantity::capacity, device->capacity_bytes(), s.physical,
+                                     "cuDeviceTotalMem: it does not change")
+                : Quantity::unknown(report::Quantity::capacity, s.physical, "the trace does not say");
         s.device_free = Quantity::unknown(report::Quantity::device_free, s.physical, s.not_asked);
     }
     // What other threads acquired or released between the failure and the driver's answer.
@@ -198,26 +226,30 @@ void word_of_the_device(Situation& s) {
     s.free_then = s.device_free;
     if (s.device_free.known() && (more != 0 || changed)) {
         Interval then{changed ? 0 : *s.device_free.low(), *s.device_free.high() + more};
-        s.free_then = Quantity::bounded(report::Quantity::device_free, then, s.physical,
-                                        "other threads acquired or released memory between the failure and the "
-                                        "driver's answer");
+        s.free_then =
+            Quantity::bounded(report::Quantity::device_free, then, s.physical,
+                              "other threads acquired or released memory between the failure and the "
+                              "driver's answer");
     }
 }
 
 void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& walk) {
     const DeviceTotals& totals = state.totals(s.request.device);
-    s.handles = of_interval(report::Quantity::charged, Interval::exactly(totals.handles), s.books, false, s.physical,
-                            "physical allocations of cuMemCreate that a handle or a mapping keeps alive, by their sizes");
+    s.handles = of_interval(
+        report::Quantity::charged, Interval::exactly(totals.handles), s.books, false, s.physical,
+        "physical allocations of cuMemCreate that a handle or a mapping keeps alive, by their sizes");
     const Interval blocks = charged_linear(state, s.request.device);
     const Interval linear = blocks + Interval{0, totals.managed};
-    s.linear_requested = of_interval(report::Quantity::requested, Interval::exactly(totals.linear_requested), s.books,
-                                     false, s.physical, "sizes that cuMemAlloc and cuMemAllocPitch were asked for");
-    s.linear = of_interval(report::Quantity::charged, linear, s.books, linear.high != std::optional<std::uint64_t>(0),
-                           s.physical,
-                           fmt::format("between what was requested and whole pages of {}: blocks up to 1 MiB share "
-                                       "pages{}",
-                                       in_words(s.page),
-                                       totals.managed == 0 ? "" : "; managed memory counts as resident at most"));
+    s.linear_requested =
+        of_interval(report::Quantity::requested, Interval::exactly(totals.linear_requested), s.books, false,
+                    s.physical, "sizes that cuMemAlloc and cuMemAllocPitch were asked for");
+    s.linear =
+        of_interval(report::Quantity::charged, linear, s.books,
+                    linear.high != std::optional<std::uint64_t>(0), s.physical,
+                    fmt::format("between what was requested and whole pages of {}: blocks up to 1 MiB share "
+                                "pages{}",
+                                in_words(s.page),
+                                totals.managed == 0 ? "" : "; managed memory counts as resident at most"));
     books_of_pools(s, state);
     s.attributed = sum_of({s.handles, s.linear, s.pools_reserved}, report::Quantity::attributed, s.physical,
                           "VMM handles, linear memory and pools of this process");
@@ -229,12 +261,13 @@ void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& w
         const std::uint64_t from = s.event->start.value;
         const auto& events = s.trace->events[s.failure.process.value];
         const Event& last = events[std::min(s.snapshot.moment, events.size() - 1)];
-        s.other_processes = walk.others(s.device, from, std::max(last.start.value + last.duration_ns,
-                                                                 from + s.event->duration_ns));
+        s.other_processes = walk.others(
+            s.device, from, std::max(last.start.value + last.duration_ns, from + s.event->duration_ns));
     }
     Interval others = Interval::exactly(0);
     for (const OtherProcess& other : s.other_processes) others = others + other.charged;
-    const std::string others_reason = "what other processes of this trace held on the device at that time, by the clock";
+    const std::string others_reason =
+        "what other processes of this trace held on the device at that time, by the clock";
     // Nobody can hold more than what the device does not have free.
     if (s.capacity.exact() && s.device_free.exact()) {
         const std::uint64_t taken = *s.capacity.low() - std::min(*s.device_free.low(), *s.capacity.low());
@@ -247,9 +280,10 @@ void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& w
         const std::uint64_t own = s.attributed.low().value_or(0);
         const std::uint64_t others_least = others.low.value_or(0);
         if (own != 0 || others_least != 0) {
-            s.free_then = Quantity::bounded(report::Quantity::device_free,
-                                            {std::nullopt, less(less(*s.capacity.low(), own), others_least)}, s.physical,
-                                            "capacity less what the records say is taken; " + s.not_asked);
+            s.free_then =
+                Quantity::bounded(report::Quantity::device_free,
+                                  {std::nullopt, less(less(*s.capacity.low(), own), others_least)},
+                                  s.physical, "capacity less what the records say is taken; " + s.not_asked);
         }
     }
     s.others = s.other_processes.empty()
@@ -258,7 +292,8 @@ void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& w
                    : Quantity::bounded(report::Quantity::other_processes, others, s.physical, others_reason);
 
     const std::string why =
-        "capacity less device-free memory, less what the records of this trace explain: contexts, modules, libraries, processes that "
+        "capacity less device-free memory, less what the records of this trace explain: contexts, modules, "
+        "libraries, processes that "
         "were not traced";
     const Quantity taken = minus(s.capacity, s.device_free, report::Quantity::charged, why).value();
     const Quantity explained = plus(s.attributed, s.others, report::Quantity::attributed, why).value();
@@ -268,15 +303,17 @@ void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& w
 void books_of_payload(Situation& s, const ProcessState& state) {
     s.payload = payload_of(*s.trace, s.failure.process, state, s.request.device);
     if (state.totals(s.request.device).handles == 0) {
-        s.handle_waste = Quantity::derived(report::Quantity::internal_waste, 0, s.physical, "no VMM handle is held");
+        s.handle_waste =
+            Quantity::derived(report::Quantity::internal_waste, 0, s.physical, "no VMM handle is held");
     } else if (!s.payload.seen) {
         s.handle_waste = Quantity::unknown(report::Quantity::internal_waste, s.physical, s.payload.why);
     } else if (s.payload.decisive) {
-        s.handle_waste = Quantity::derived(report::Quantity::internal_waste, s.payload.partly_unwritten, s.physical,
-                                           "charged but never written, in pages that hold some payload: " + s.payload.why);
+        s.handle_waste =
+            Quantity::derived(report::Quantity::internal_waste, s.payload.partly_unwritten, s.physical,
+                              "charged but never written, in pages that hold some payload: " + s.payload.why);
     } else {
-        s.handle_waste = Quantity::bounded(report::Quantity::internal_waste, {0, s.payload.partly_unwritten}, s.physical,
-                                           s.payload.why);
+        s.handle_waste = Quantity::bounded(report::Quantity::internal_waste, {0, s.payload.partly_unwritten},
+                                           s.physical, s.payload.why);
     }
 }
 
@@ -287,8 +324,8 @@ void look_around(Situation& s) {
         if (s.losses.any()) break;
         // Whatever is released may give addresses back; a stream that was synchronised, too.
         if (!event.failed() && releases(event.kind)) break;
-        if (event.kind == Kind::kReserved && event.result == kOutOfMemory && event.bytes.value <= s.request.requested &&
-            event.extra == 0) {
+        if (event.kind == Kind::kReserved && event.result == kOutOfMemory &&
+            event.bytes.value <= s.request.requested && event.extra == 0) {
             s.reservation_failed_before = true;
             break;
         }
@@ -322,8 +359,8 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
     walk.advance(failure, s.snapshot);
     const ProcessState& state = walk.failing();
     Event placed = *s.event;
-    // A call that names no device, such as an address reservation, was made where its snapshot was taken. With several
-    // devices in it there would be a choice, and nothing to choose by.
+    // A call that names no device, such as an address reservation, was made where its snapshot was taken.
+    // With several devices in it there would be a choice, and nothing to choose by.
     if (placed.device == kNoDevice && s.snapshot.devices.size() == 1 &&
         s.snapshot.devices.begin()->first != kNoDevice) {
         placed.device = static_cast<std::int16_t>(s.snapshot.devices.begin()->first);
@@ -331,7 +368,8 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
     }
     s.request = request_of(placed, state);
     s.device = device_uuid(trace, failure.process, s.request.device);
-    if (s.device.empty() && s.request.device != kNoDevice) s.device = fmt::format("device {}", s.request.device);
+    if (s.device.empty() && s.request.device != kNoDevice)
+        s.device = fmt::format("device {}", s.request.device);
     s.page = state.page(s.request.device);
     s.physical.process = failure.process.value;
     s.physical.device = s.device;
@@ -355,7 +393,8 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
     books_of_the_device(s, state, walk);
     books_of_payload(s, state);
     const std::uint64_t asked = s.request.needed.low.value_or(0);
-    s.space = address_space_of(state, asked, s.request.draws == Draws::kAddressSpace ? s.request.alignment : s.page, s.page);
+    s.space = address_space_of(
+        state, asked, s.request.draws == Draws::kAddressSpace ? s.request.alignment : s.page, s.page);
     look_around(s);
     return s;
 }

@@ -1,6 +1,6 @@
-// One failure and everything that is known at its moment, taken from one snapshot: the ground on which audit, domains,
-// counterfactuals, verdict and bounds stand. All physical quantities have one scope, so they may be combined; nothing of
-// another moment is in here.
+// One failure and everything that is known at its moment, taken from one snapshot: the ground on which audit,
+// domains, counterfactuals, verdict and bounds stand. All physical quantities have one scope, so they may be
+// combined; nothing of another moment is in here.
 #pragma once
 
 #include <memory>
@@ -38,18 +38,18 @@ struct Situation {
     const Event* event = nullptr;
     FailureSnapshot snapshot;
     RequestFacts request;
-    std::string device;  // UUID or a name for it
+    std::string device;               // UUID or a name for it
     bool device_of_snapshot = false;  // the call names none; its own snapshot speaks of exactly this one
-    Scope physical;      // scope of the books of the device
-    Scope address;       // scope of the process's address space
+    Scope physical;                   // scope of the books of the device
+    Scope address;                    // scope of the process's address space
     std::uint64_t page = 0;
 
     Quantity capacity;
-    Quantity device_free;   // as the driver said it
-    Quantity free_then;     // the same at the failed call itself: wider if other threads changed something in between;
-                            // without the driver's word, no more than what the records leave
-    Quantity handles;       // charged, VMM
-    Quantity linear;        // charged, linear and pitched
+    Quantity device_free;  // as the driver said it
+    Quantity free_then;    // the same at the failed call itself: wider if other threads changed something in
+                         // between; without the driver's word, no more than what the records leave
+    Quantity handles;  // charged, VMM
+    Quantity linear;   // charged, linear and pitched
     Quantity linear_requested;
     Quantity pools_reserved;
     Quantity attributed;
@@ -70,14 +70,15 @@ struct Situation {
     std::uint64_t host_pinned = 0;
     std::uint64_t imported = 0;
     Losses losses;
-    Losses books;  // the same, and what contradictions say of records that are missing: how far sums of memory may be trusted
+    Losses books;  // the same, and what contradictions say of records that are missing: how far sums of
+                   // memory may be trusted
     Contradictions contradictions;
     std::string not_asked;  // why the driver did not speak of the device right after the failure
     bool used_pools = false;
     // An address reservation of no more than this request failed before, and nothing was given back since.
     bool reservation_failed_before = false;
-    // Largest success of the same kind of call, smaller than the failed one, after the failure and before this process
-    // released anything: it would have fitted.
+    // Largest success of the same kind of call, smaller than the failed one, after the failure and before
+    // this process released anything: it would have fitted.
     std::uint64_t succeeded_after = 0;
 };
 

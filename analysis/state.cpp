@@ -12,14 +12,17 @@ constexpr std::uint64_t kLegacy = 1;
 constexpr std::uint64_t kPerThread = 2;
 }  // namespace
 
-ProcessState::ProcessState(std::map<int, std::uint64_t> page_by_device) : page_by_device_(std::move(page_by_device)) {}
+ProcessState::ProcessState(std::map<int, std::uint64_t> page_by_device)
+    : page_by_device_(std::move(page_by_device)) {}
 
 void ProcessState::apply(const Event& event) {
     if (event.failed()) return;
     switch (event.kind) {
         case Kind::kLinearAcquired:
         case Kind::kPitchAcquired:
-        case Kind::kManagedAcquired: acquire_linear(event); break;
+        case Kind::kManagedAcquired:
+            acquire_linear(event);
+            break;
         case Kind::kLinearReleased:
             if (event.address.value != 0 && !release_address(event)) ++contradictions_.unknown_releases;
             break;
@@ -58,7 +61,8 @@ void ProcessState::apply(const Event& event) {
         }
         case Kind::kReservationFreed: {
             bool found = false;
-            reservations_.cut(range_of(event.address.value, event.bytes.value), [&](const auto&) { found = true; });
+            reservations_.cut(range_of(event.address.value, event.bytes.value),
+                              [&](const auto&) { found = true; });
             if (!found) ++contradictions_.unknown_releases;
             break;
         }
@@ -80,7 +84,9 @@ void ProcessState::apply(const Event& event) {
             handles_.add(event.object, physical_.add(std::move(made)));
             break;
         }
-        case Kind::kHandleRetained: retain(event); break;
+        case Kind::kHandleRetained:
+            retain(event);
+            break;
         case Kind::kHandleReleased:
             if (!release_handle(event.object)) ++contradictions_.unknown_releases;
             break;
@@ -90,8 +96,12 @@ void ProcessState::apply(const Event& event) {
             if (physical != nullptr) physical->exported = true;
             break;
         }
-        case Kind::kMapped: map(event); break;
-        case Kind::kUnmapped: unmap(event); break;
+        case Kind::kMapped:
+            map(event);
+            break;
+        case Kind::kUnmapped:
+            unmap(event);
+            break;
         case Kind::kAccessSet: {
             const Range range = range_of(event.address.value, event.bytes.value);
             auto& access = access_[event.object.value];
@@ -124,19 +134,31 @@ void ProcessState::apply(const Event& event) {
             if (event.extra == 2) pools_[event.object].no_opportunistic_reuse = event.bytes.value == 0;
             if (event.extra == 4) pools_[event.object].threshold = event.bytes.value;
             break;
-        case Kind::kPoolBound: bind_pool(event); break;
-        case Kind::kPoolAcquired: acquire_from_pool(event); break;
+        case Kind::kPoolBound:
+            bind_pool(event);
+            break;
+        case Kind::kPoolAcquired:
+            acquire_from_pool(event);
+            break;
         case Kind::kPoolReleased:
             if (event.has(wire::kCaptured)) {
                 // A node of a graph: it frees at some launch, or never.
-                if (PoolBlock* block = pool_blocks_.value_at(event.address.value)) block->maybe_captured = true;
-            } else if (event.address.value != 0 && !release_address(event) && !event.has(wire::kCaptureUnknown)) {
+                if (PoolBlock* block = pool_blocks_.value_at(event.address.value))
+                    block->maybe_captured = true;
+            } else if (event.address.value != 0 && !release_address(event) &&
+                       !event.has(wire::kCaptureUnknown)) {
                 ++contradictions_.unknown_releases;
             }
             break;
-        case Kind::kSynchronized: synchronized(event); break;
-        case Kind::kContextCreated: created_contexts_[event.object] = event.device; break;
-        case Kind::kContextDestroyed: destroy_context(event.object); break;
+        case Kind::kSynchronized:
+            synchronized(event);
+            break;
+        case Kind::kContextCreated:
+            created_contexts_[event.object] = event.device;
+            break;
+        case Kind::kContextDestroyed:
+            destroy_context(event.object);
+            break;
         case Kind::kPrimaryRetained: {
             Primary& primary = primary_[event.device];
             primary.context = event.object;
@@ -150,7 +172,9 @@ void ProcessState::apply(const Event& event) {
             }
             break;
         }
-        case Kind::kPrimaryReset: reset_device(event.device); break;
+        case Kind::kPrimaryReset:
+            reset_device(event.device);
+            break;
         case Kind::kPoolState: {
             Pool& pool = pools_[event.object];
             if (pool.device == kNoDevice) pool.device = event.device;
@@ -164,8 +188,11 @@ void ProcessState::apply(const Event& event) {
             if (event.extra != 0) pool.maximum = event.extra;
             break;
         }
-        case Kind::kTouched: touch(event); break;
-        default: break;  // queries and environment: they change no memory
+        case Kind::kTouched:
+            touch(event);
+            break;
+        default:
+            break;  // queries and environment: they change no memory
     }
 }
 
@@ -192,13 +219,14 @@ std::optional<std::uint64_t> ProcessState::access(std::uint64_t location, Addres
     return extent ? std::optional(extent->value) : std::nullopt;
 }
 
-// ------------------------------------------------------------------------------------------------------ linear blocks
+// --------------------------------------------------------------------------------------- linear blocks
 
 void ProcessState::acquire_linear(const Event& event) {
     LinearBlock block;
     block.kind = event.kind;
     block.requested = event.bytes.value;
-    block.granted = event.kind == Kind::kPitchAcquired && event.extra > event.bytes.value ? event.extra : event.bytes.value;
+    block.granted = event.kind == Kind::kPitchAcquired && event.extra > event.bytes.value ? event.extra
+                                                                                          : event.bytes.value;
     block.device = event.device;
     block.context = event.object;
     const Range range = range_of(event.address.value, block.granted);
@@ -261,8 +289,9 @@ bool ProcessState::release_address(const Event& event) {
 
 template <typename Owned>
 void ProcessState::free_owned(Owned&& owned) {
-    linear_.drop_if([&](const Range&, const LinearBlock& block) { return owned(block.context, block.device); },
-                    [&](const Range&, const LinearBlock& gone) { forget_linear(gone); });
+    linear_.drop_if(
+        [&](const Range&, const LinearBlock& block) { return owned(block.context, block.device); },
+        [&](const Range&, const LinearBlock& gone) { forget_linear(gone); });
     for (auto at = host_.begin(); at != host_.end();) {
         if (!at->second.registered && owned(at->second.context, kNoDevice)) {
             host_bytes_ -= at->second.bytes;
@@ -288,7 +317,7 @@ void ProcessState::reset_device(int device) {
     });
 }
 
-// ---------------------------------------------------------------------------------------------------- virtual memory
+// -------------------------------------------------------------------------------------- virtual memory
 
 void ProcessState::retain(const Event& event) {
     PhysicalId id = 0;
@@ -386,7 +415,7 @@ void ProcessState::touch(const Event& event) {
     });
 }
 
-// ------------------------------------------------------------------------------------------------------------- pools
+// ----------------------------------------------------------------------------------------------- pools
 
 void ProcessState::acquire_from_pool(const Event& event) {
     used_pools_ = true;
@@ -451,12 +480,13 @@ void ProcessState::bind_pool(const Event& event) {
 }
 
 void ProcessState::synchronized(const Event& event) {
-    // A record names no context for a free, so a whole context's synchronisation is taken for its device's frees: what is
-    // left is the most that may be pending, and the least is zero in any case.
+    // A record names no context for a free, so a whole context's synchronisation is taken for its device's
+    // frees: what is left is the most that may be pending, and the least is zero in any case.
     const auto done = [&](const Range&, const PendingFree& free) {
         if (event.object.value == 0) return event.device == kNoDevice || free.device == event.device;
         // Each thread has a NULL stream of its own.
-        return free.stream == event.object && (event.object.value != kPerThread || free.thread == event.thread);
+        return free.stream == event.object &&
+               (event.object.value != kPerThread || free.thread == event.thread);
     };
     pending_.drop_if(done, [](const Range&, const PendingFree&) {});
 }

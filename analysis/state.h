@@ -1,8 +1,9 @@
-// The memory state of one process, rebuilt from its events in sequence order, layer by layer: reservations, mappings,
-// access, physical handles, linear blocks, stream-ordered pools, page-locked host memory.
+// The memory state of one process, rebuilt from its events in sequence order, layer by layer: reservations,
+// mappings, access, physical handles, linear blocks, stream-ordered pools, page-locked host memory.
 //
-// Failed calls and calls captured into a graph change nothing. A release of something unknown is counted, not an error: it
-// may have been acquired before the recording began. Nothing here says what the driver takes for a block; see charged.h.
+// Failed calls and calls captured into a graph change nothing. A release of something unknown is counted, not
+// an error: it may have been acquired before the recording began. Nothing here says what the driver takes for
+// a block; see charged.h.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ namespace fragscope::analysis {
 inline constexpr std::uint32_t kLocationDevice = 1;
 // The driver's physical page, where the device's own minimum granularity is not in the trace.
 inline constexpr std::uint64_t kDefaultPage = std::uint64_t{2} << 20;
-// Linear requests up to this size share pages (facts of public reports, not of this trace: evidence `assumed`).
+// Linear requests up to this size share pages (facts of public reports, not of this trace: evidence
+// `assumed`).
 inline constexpr std::uint64_t kPackedUpTo = std::uint64_t{1} << 20;
 
 struct LinearBlock {
@@ -65,7 +67,8 @@ struct Pool {
     std::optional<std::uint64_t> maximum;
     std::optional<std::uint64_t> threshold;
     bool destroyed = false;  // by the program; gone when its last block is freed
-    bool no_opportunistic_reuse = false;  // the program forbade giving a finished free out again on another stream
+    bool no_opportunistic_reuse =
+        false;                     // the program forbade giving a finished free out again on another stream
     std::uint64_t live_bytes = 0;  // requested
     std::uint64_t live_count = 0;
     std::uint64_t high_live_bytes = 0;
@@ -91,17 +94,18 @@ struct DeviceTotals {
     std::uint64_t handles = 0;           // physical allocations of this process, not imported ones
     std::uint64_t mapped = 0;            // address space mapped to them
     std::uint64_t linear_requested = 0;  // without managed memory
-    std::uint64_t linear_rounded = 0;    // every block over kPackedUpTo in pages of its own; smaller ones as requested
-    std::uint64_t small_count = 0;       // blocks up to kPackedUpTo
-    std::uint64_t pool_live = 0;         // requested
-    std::uint64_t managed = 0;           // address space; not resident at the call
+    std::uint64_t linear_rounded =
+        0;  // every block over kPackedUpTo in pages of its own; smaller ones as requested
+    std::uint64_t small_count = 0;  // blocks up to kPackedUpTo
+    std::uint64_t pool_live = 0;    // requested
+    std::uint64_t managed = 0;      // address space; not resident at the call
 };
 
 // Where the records did not fit together. Anything here means that the state may be wrong or incomplete.
 struct Contradictions {
-    std::uint64_t unknown_releases = 0;        // of nothing that this trace acquired
+    std::uint64_t unknown_releases = 0;          // of nothing that this trace acquired
     std::uint64_t overlapping_acquisitions = 0;  // at an address that was not free: its release is missing
-    std::uint64_t unknown_handles = 0;         // mapped or retained, never created here
+    std::uint64_t unknown_handles = 0;           // mapped or retained, never created here
     std::uint64_t operator()() const { return unknown_releases + overlapping_acquisitions + unknown_handles; }
 };
 
@@ -123,16 +127,18 @@ class ProcessState {
     std::uint64_t host_pinned_bytes() const { return host_bytes_; }
     const Contradictions& contradictions() const { return contradictions_; }
 
-    // Address ranges that cuMemAddressReserve ever gave to this process: the driver's space for reservations, as far as
-    // it was seen.
+    // Address ranges that cuMemAddressReserve ever gave to this process: the driver's space for reservations,
+    // as far as it was seen.
     const ExtentSet& ever_reserved() const { return ever_reserved_; }
-    // Protection last set for a device (or other location, packed as in the record) at an address; nothing if never set.
+    // Protection last set for a device (or other location, packed as in the record) at an address; nothing if
+    // never set.
     std::optional<std::uint64_t> access(std::uint64_t location, Address address) const;
 
     const DeviceTotals& totals(int device) const;
     const std::map<int, DeviceTotals>& all_totals() const { return totals_; }
     std::uint64_t page(int device) const;
-    // Whether the process ever used a stream-ordered pool, and whether copies or memsets to VMM memory were recorded.
+    // Whether the process ever used a stream-ordered pool, and whether copies or memsets to VMM memory were
+    // recorded.
     bool used_pools() const { return used_pools_; }
     bool touched_mapped_memory() const { return touched_mapped_memory_; }
     // Pool that the device's stream-ordered allocations come from, 0 if not known.

@@ -27,11 +27,14 @@ struct Series {
 // The series whose peaks are reported; the moment of each peak is on the time line whatever is thinned.
 constexpr std::array<Series, 5> kSeries = {{
     {"handles", report::Quantity::charged, "VMM: sizes of live physical allocations", &Moment::handles},
-    {"linear", report::Quantity::requested, "linear: sizes that live cuMemAlloc blocks were asked for", &Moment::linear},
-    {"pool", report::Quantity::live, "stream-ordered: sizes that live allocations were asked for", &Moment::pool_live},
-    {"reserved", report::Quantity::address_reserved, "address space held by cuMemAddressReserve, of the whole process",
-     &Moment::reserved},
-    {"mapped", report::Quantity::mapped, "address space with physical memory of this device behind it", &Moment::mapped},
+    {"linear", report::Quantity::requested, "linear: sizes that live cuMemAlloc blocks were asked for",
+     &Moment::linear},
+    {"pool", report::Quantity::live, "stream-ordered: sizes that live allocations were asked for",
+     &Moment::pool_live},
+    {"reserved", report::Quantity::address_reserved,
+     "address space held by cuMemAddressReserve, of the whole process", &Moment::reserved},
+    {"mapped", report::Quantity::mapped, "address space with physical memory of this device behind it",
+     &Moment::mapped},
 }};
 
 std::string device_name(const Trace& trace, ProcessIndex process, int device) {
@@ -115,24 +118,28 @@ bool moves_memory(const Event& event) {
         case Kind::kSynchronized:
         case Kind::kPoolHigh:
         case Kind::kPoolAttributeSet:
-        case Kind::kFailureSnapshotEnd: return false;
-        default: return event.kind < Kind::kDevice;
+        case Kind::kFailureSnapshotEnd:
+            return false;
+        default:
+            return event.kind < Kind::kDevice;
     }
 }
 
-// The driver's word on a pool names no device where the shim asked; the pool's own is known from its creation or binding.
+// The driver's word on a pool names no device where the shim asked; the pool's own is known from its creation
+// or binding.
 bool pool_is_on(const ProcessState& state, const Event& event, int device) {
     if (event.device != kNoDevice) return event.device == device;
     const auto found = state.pools().find(event.object);
     return found != state.pools().end() && found->second.device == device;
 }
 
-void left_behind(const Trace& trace, ProcessIndex process, const ProcessState& state, std::vector<report::Leak>& out) {
+void left_behind(const Trace& trace, ProcessIndex process, const ProcessState& state,
+                 std::vector<report::Leak>& out) {
     Scope scope;
     scope.process = process.value;
     const Losses losses = losses_of(trace, process);
-    const auto leave = [&](const std::string& device, const char* what, std::uint64_t count, std::uint64_t bytes,
-                           Definition definition, const std::string& note) {
+    const auto leave = [&](const std::string& device, const char* what, std::uint64_t count,
+                           std::uint64_t bytes, Definition definition, const std::string& note) {
         if (count == 0) return;
         report::Leak leak;
         leak.set_process(process.value);
@@ -141,9 +148,10 @@ void left_behind(const Trace& trace, ProcessIndex process, const ProcessState& s
         leak.set_count(count);
         scope.device = device;
         const Interval interval = weakened(Interval::exactly(bytes), losses);
-        *leak.mutable_bytes() = (interval.exact() ? Quantity::derived(definition, bytes, scope, "sum over its records")
-                                                  : Quantity::bounded(definition, interval, scope, "records were lost"))
-                                    .message();
+        *leak.mutable_bytes() =
+            (interval.exact() ? Quantity::derived(definition, bytes, scope, "sum over its records")
+                              : Quantity::bounded(definition, interval, scope, "records were lost"))
+                .message();
         leak.set_note(note);
         out.push_back(leak);
     };
@@ -159,7 +167,8 @@ void left_behind(const Trace& trace, ProcessIndex process, const ProcessState& s
     state.linear().for_each([&](const Range&, const LinearBlock& block) {
         (block.kind == Kind::kManagedAcquired ? managed : linear)[block.device].add(block.requested);
     });
-    state.pool_blocks().for_each([&](const Range&, const PoolBlock& block) { pool[block.device].add(block.requested); });
+    state.pool_blocks().for_each(
+        [&](const Range&, const PoolBlock& block) { pool[block.device].add(block.requested); });
     std::uint64_t released_but_mapped = 0;
     state.physical().for_each([&](const Physical& physical) {
         if (!physical.on_device) return;
@@ -179,13 +188,14 @@ void left_behind(const Trace& trace, ProcessIndex process, const ProcessState& s
     }
     for (const auto& [device, c] : handles) {
         leave(name(device), "physical allocation", c.count, c.bytes, report::Quantity::charged,
-              released_but_mapped == 0 ? "a handle or a mapping keeps it"
-                                       : fmt::format("{} of them only by their mappings: the handle was released",
-                                                     released_but_mapped));
+              released_but_mapped == 0
+                  ? "a handle or a mapping keeps it"
+                  : fmt::format("{} of them only by their mappings: the handle was released",
+                                released_but_mapped));
     }
     for (const auto& [device, c] : orphans) {
-        leave(name(device), "physical allocation without a mapping", c.count, c.bytes, report::Quantity::charged,
-              "counted above too; nothing can reach it");
+        leave(name(device), "physical allocation without a mapping", c.count, c.bytes,
+              report::Quantity::charged, "counted above too; nothing can reach it");
     }
     leave("", "address reservation", state.reservations().size(), state.reservations().total(),
           report::Quantity::address_reserved, "address space, no memory");
@@ -236,7 +246,8 @@ void RunRecorder::add(const ProcessState& state, const Event& event) {
             now.pool_reserved = 0;
             for (const auto& [pool, bytes] : line.pool_reserved) *now.pool_reserved += bytes;
         }
-        if (event.device == device && event.kind == Kind::kDeviceMemory) now.device_free = event.address.value;
+        if (event.device == device && event.kind == Kind::kDeviceMemory)
+            now.device_free = event.address.value;
         for (std::size_t i = 0; i < kSeries.size(); ++i) {
             if (now.*kSeries[i].value > line.peaks[i].*kSeries[i].value) line.peaks[i] = now;
         }
@@ -264,9 +275,11 @@ RunOfProcess RunRecorder::result(const ProcessState& state) const {
             const std::string reason = kSeries[i].reason;
             report::Peak message;
             *message.mutable_quantity() =
-                (interval.exact() ? Quantity::derived(kSeries[i].definition, bytes, scope, reason)
-                                  : Quantity::bounded(kSeries[i].definition, interval, scope,
-                                                      reason + "; records are missing, or were made before the recording began"))
+                (interval.exact()
+                     ? Quantity::derived(kSeries[i].definition, bytes, scope, reason)
+                     : Quantity::bounded(
+                           kSeries[i].definition, interval, scope,
+                           reason + "; records are missing, or were made before the recording began"))
                     .message();
             out.peaks.push_back(message);
         }

@@ -29,7 +29,8 @@ struct Moment {
     std::uint64_t weight() const { return handles + linear + std::max(pool_live, pool_reserved.value_or(0)); }
 };
 
-// Keeps at most `limit` moments of any number, in order: neighbours are merged in pairs, and of each pair the heavier stays.
+// Keeps at most `limit` moments of any number, in order: neighbours are merged in pairs, and of each pair the
+// heavier stays.
 class Thinner {
   public:
     explicit Thinner(std::size_t limit) : limit_(limit) {}

@@ -1,4 +1,5 @@
-// A whole recording in memory: what the readers in analysis/read/ make and everything else in analysis/ works on.
+// A whole recording in memory: what the readers in analysis/read/ make and everything else in analysis/ works
+// on.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ struct Trace {
     trace::SessionEnd end;                  // default where file.cut_off
     FileHealth file;
     std::vector<std::string> functions;  // names by FunctionId
-    // By process index, and inside a process by sequence: the linearisation. Across processes only times can be compared.
+    // By process index, and inside a process by sequence: the linearisation. Across processes only times can
+    // be compared.
     std::vector<std::vector<Event>> events;
 };
 

@@ -10,7 +10,8 @@ namespace {
 using report::Verdict;
 
 const Counterfactual* row_of(const std::vector<Counterfactual>& rows, const std::string& id) {
-    const auto found = std::find_if(rows.begin(), rows.end(), [&](const Counterfactual& row) { return row.id == id; });
+    const auto found =
+        std::find_if(rows.begin(), rows.end(), [&](const Counterfactual& row) { return row.id == id; });
     return found == rows.end() ? nullptr : &*found;
 }
 bool fits(const std::vector<Counterfactual>& rows, const std::string& id) {
@@ -18,7 +19,9 @@ bool fits(const std::vector<Counterfactual>& rows, const std::string& id) {
     return row != nullptr && row->applicable && row->fit == Fit::kFits;
 }
 
-bool is_own(Blame blame) { return blame == Blame::kCached || blame == Blame::kPending || blame == Blame::kWaste; }
+bool is_own(Blame blame) {
+    return blame == Blame::kCached || blame == Blame::kPending || blame == Blame::kWaste;
+}
 
 // Whether so much waste could be the reason at all; see the file's comment.
 bool material(const Situation& s, const std::optional<std::uint64_t>& waste) {
@@ -41,14 +44,16 @@ Verdict undetermined(const std::string& summary, const std::string& measurement)
 
 std::string held_by_nobody(const Situation& s) {
     const std::string bytes = in_words_beside(s.free_then.interval(), s.request.needed);
-    const char* how = s.device_free.known() ? "cuMemGetInfo" : "what the records leave; the driver was not asked";
-    return s.capacity.known()
-               ? fmt::format("of the device's {}, {} were held by nobody ({})", in_words(s.capacity.interval()), bytes, how)
-               : fmt::format("{} of the device were held by nobody ({})", bytes, how);
+    const char* how =
+        s.device_free.known() ? "cuMemGetInfo" : "what the records leave; the driver was not asked";
+    return s.capacity.known() ? fmt::format("of the device's {}, {} were held by nobody ({})",
+                                            in_words(s.capacity.interval()), bytes, how)
+                              : fmt::format("{} of the device were held by nobody ({})", bytes, how);
 }
 
 std::string free_and_needed(const Situation& s) {
-    return fmt::format("It needs {}; {}", in_words_beside(s.request.needed, s.free_then.interval()), held_by_nobody(s));
+    return fmt::format("It needs {}; {}", in_words_beside(s.request.needed, s.free_then.interval()),
+                       held_by_nobody(s));
 }
 
 constexpr char kNotFreedEnough[] = " Nothing that this process has given back already";
@@ -57,13 +62,15 @@ constexpr char kNotFreedEnough[] = " Nothing that this process has given back al
 std::string own_part(const Situation& s, const std::vector<Counterfactual>& rows) {
     const Counterfactual* waste = row_of(rows, "without_internal_waste");
     if (waste != nullptr && waste->applicable && waste->fit != Fit::kDoesNotFit) {
-        return fmt::format("{} would have been enough. Up to {} of what it is charged may be rounding: that might have made "
-                           "room for this one request, but is less than a quarter of what it holds.",
-                           kNotFreedEnough, in_words(waste->freed.high().value_or(0)));
+        return fmt::format(
+            "{} would have been enough. Up to {} of what it is charged may be rounding: that might have made "
+            "room for this one request, but is less than a quarter of what it holds.",
+            kNotFreedEnough, in_words(waste->freed.high().value_or(0)));
     }
     if (!s.handle_waste.known()) {
-        return fmt::format("{} would have been enough. Whether what it holds is full of payload is not known.",
-                           kNotFreedEnough);
+        return fmt::format(
+            "{} would have been enough. Whether what it holds is full of payload is not known.",
+            kNotFreedEnough);
     }
     return fmt::format("{}, or wastes, would have been enough.", kNotFreedEnough);
 }
@@ -86,7 +93,8 @@ void add_shares(Verdict& out, const Situation& s) {
     std::vector<Share> shares;
     const auto share = [&](const Quantity& quantity, const std::string& words) {
         const std::uint64_t bytes = quantity.high().value_or(quantity.low().value_or(0));
-        if (quantity.known() && bytes != 0) shares.push_back({bytes, words + ": " + in_words(quantity.interval())});
+        if (quantity.known() && bytes != 0)
+            shares.push_back({bytes, words + ": " + in_words(quantity.interval())});
     };
     share(s.handles, "VMM allocations of this process");
     share(s.linear, "linear memory of this process");
@@ -96,8 +104,8 @@ void add_shares(Verdict& out, const Situation& s) {
     }
     for (const OtherProcess& other : s.other_processes) {
         const std::uint64_t bytes = other.charged.high.value_or(other.charged.low.value_or(0));
-        shares.push_back({bytes, process_in_words(*s.trace, other.process) + ", another process of this trace: " +
-                                     in_words(other.charged)});
+        shares.push_back({bytes, process_in_words(*s.trace, other.process) +
+                                     ", another process of this trace: " + in_words(other.charged)});
     }
     share(s.unattributed, "held by no record of this trace (other processes, contexts, modules)");
     share(s.handle_waste, "charged for VMM pages but never written, in pages that hold some payload");
@@ -105,12 +113,13 @@ void add_shares(Verdict& out, const Situation& s) {
         shares.push_back({s.payload.never_written,
                           "VMM pages without any written byte: " + in_words(s.payload.never_written)});
     }
-    std::stable_sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.bytes > b.bytes; });
+    std::stable_sort(shares.begin(), shares.end(),
+                     [](const Share& a, const Share& b) { return a.bytes > b.bytes; });
     for (const Share& each : shares) out.add_contributing(each.words);
 }
 
-// The smallest set of removals (among `candidates`) that fits for certain; of several, the one whose kinds come first in
-// the list of Blame. Empty: there is none.
+// The smallest set of removals (among `candidates`) that fits for certain; of several, the one whose kinds
+// come first in the list of Blame. Empty: there is none.
 std::vector<const Counterfactual*> smallest_set(const Situation& s, const std::vector<Counterfactual>& rows,
                                                 const std::vector<const Counterfactual*>& candidates) {
     const Counterfactual& base = *row_of(rows, "as_it_was");
@@ -130,7 +139,8 @@ std::vector<const Counterfactual*> smallest_set(const Situation& s, const std::v
         Interval together = available.interval();
         // Trimmed after the streams got there, a pool gives back what a trim alone may have to leave.
         if (cached && pending && together.low && s.request.draws != Draws::kPool) {
-            *together.low += s.reclaimable_when_done - std::min(s.reclaimable.low().value_or(0), s.reclaimable_when_done);
+            *together.low +=
+                s.reclaimable_when_done - std::min(s.reclaimable.low().value_or(0), s.reclaimable_when_done);
         }
         if (fit_of(together, s.request.needed) != Fit::kFits) continue;
         // Masks count upwards, so of equal sizes the one with the earlier candidates comes first.
@@ -162,20 +172,23 @@ Verdict own_cause(const Situation& s, const std::vector<const Counterfactual*>& 
             set(out, Verdict::other_constraint, "cached_by_pool",
                 fmt::format("{}; stream-ordered pools of this program keep {} that it has freed already, and "
                             "cuMemPoolTrimTo (cudaMemPoolTrimTo) would have given back {}.",
-                            free_and_needed(s), in_words(s.cached.interval()), in_words(main->freed.interval())));
+                            free_and_needed(s), in_words(s.cached.interval()),
+                            in_words(main->freed.interval())));
             break;
         case Blame::kPending:
             set(out, Verdict::other_constraint, "pending_frees",
-                fmt::format("{}; {} were freed by the program but still waited for their stream.", free_and_needed(s),
-                            in_words(s.pending.interval())));
+                fmt::format("{}; {} were freed by the program but still waited for their stream.",
+                            free_and_needed(s), in_words(s.pending.interval())));
             break;
         default:
             set(out, Verdict::internal_fragmentation, "",
-                fmt::format("{}. This process is charged {} for its allocations, and {} of it lie in pages that hold "
-                            "some payload but were never written there: the device is full of rounding, not of data.",
-                            free_and_needed(s), in_words(s.attributed.interval()), in_words(main->freed.interval())));
+                fmt::format(
+                    "{}. This process is charged {} for its allocations, and {} of it lie in pages that hold "
+                    "some payload but were never written there: the device is full of rounding, not of data.",
+                    free_and_needed(s), in_words(s.attributed.interval()), in_words(main->freed.interval())));
     }
-    if (removals.size() > 1) out.set_summary(out.summary() + " None of the things removed would have been enough alone.");
+    if (removals.size() > 1)
+        out.set_summary(out.summary() + " None of the things removed would have been enough alone.");
     for (const Counterfactual* row : removals) out.add_removed(row->id);
     return out;
 }
@@ -202,12 +215,14 @@ Verdict capacity(const Situation& s, const std::vector<Counterfactual>& rows) {
                                                        in_words(s.others.interval()), others_in_words(s))});
     }
     if (s.unattributed.known() && size(s.unattributed) != 0) {
-        holders.push_back({size(s.unattributed),
-                           fmt::format("{} are held by no record of this process (other processes, contexts, modules, "
-                                       "memory of graphs)",
-                                       in_words(s.unattributed.interval()))});
+        holders.push_back(
+            {size(s.unattributed),
+             fmt::format("{} are held by no record of this process (other processes, contexts, modules, "
+                         "memory of graphs)",
+                         in_words(s.unattributed.interval()))});
     }
-    std::stable_sort(holders.begin(), holders.end(), [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
+    std::stable_sort(holders.begin(), holders.end(),
+                     [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
     std::string words = free_and_needed(s) + ": ";
     for (std::size_t i = 0; i < holders.size(); ++i) words += (i == 0 ? "" : ", ") + holders[i].words;
     words += ".";
@@ -240,28 +255,33 @@ Verdict against_the_numbers(const Situation& s) {
     if (s.reservation_failed_before) {
         Verdict out;
         set(out, Verdict::other_constraint, "address_space",
-            fmt::format("{}, which is enough; but an address reservation of no more than this size had failed just "
-                        "before, and no address space was given back in between.",
-                        free_and_needed(s)));
+            fmt::format(
+                "{}, which is enough; but an address reservation of no more than this size had failed just "
+                "before, and no address space was given back in between.",
+                free_and_needed(s)));
         return out;
     }
     if (free / kRefusedTimes >= needed && free - needed >= whole / kRefusedShare) {
         Verdict out;
         set(out, Verdict::other_constraint, "driver_refused",
-            fmt::format("{}: far more than any rounding could take. The driver refused for a reason that this trace does "
+            fmt::format("{}: far more than any rounding could take. The driver refused for a reason that "
+                        "this trace does "
                         "not show; that is not fragmentation until something shows it.",
                         free_and_needed(s)));
         out.set_deciding_measurement(
-            "a reservation of the same size by cuMemAddressReserve at this moment tells whether address space is short; "
-            "the kernel log (dmesg, Xid), process limits and what the host may still commit tell of other refusals");
+            "a reservation of the same size by cuMemAddressReserve at this moment tells whether address "
+            "space is short; "
+            "the kernel log (dmesg, Xid), process limits and what the host may still commit tell of other "
+            "refusals");
         return out;
     }
-    return undetermined(fmt::format("{}: by the numbers it should have fitted, but the margin is within what the driver "
-                                    "may need for itself.",
-                                    free_and_needed(s)),
-                        "an allocation probe at the failure: the largest cuMemCreate and the largest cuMemAddressReserve "
-                        "that succeed then tell memory and address space apart; a limit of what the host may commit shows "
-                        "in neither");
+    return undetermined(
+        fmt::format("{}: by the numbers it should have fitted, but the margin is within what the driver "
+                    "may need for itself.",
+                    free_and_needed(s)),
+        "an allocation probe at the failure: the largest cuMemCreate and the largest cuMemAddressReserve "
+        "that succeed then tell memory and address space apart; a limit of what the host may commit shows "
+        "in neither");
 }
 
 Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& rows) {
@@ -271,25 +291,28 @@ Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& 
         return capacity(s, rows);
     }
     if (!s.free_then.known() || (!s.device_free.known() && base.fit != Fit::kDoesNotFit)) {
-        return undetermined(fmt::format("How much of the device was held by nobody when this call failed is not known, so "
-                                        "nothing can be concluded from sizes: {}.",
-                                        s.not_asked),
-                            fmt::format("cuMemGetInfo right after the failure{}",
-                                        s.snapshot.captured     ? ", in a run in which no stream capture is running then"
-                                        : !s.snapshot.complete ? ", as a complete recording has it for the first of several "
-                                                                 "failures in a row"
-                                                               : ", with a context of the request's device current"));
+        return undetermined(
+            fmt::format("How much of the device was held by nobody when this call failed is not known, so "
+                        "nothing can be concluded from sizes: {}.",
+                        s.not_asked),
+            fmt::format("cuMemGetInfo right after the failure{}",
+                        s.snapshot.captured    ? ", in a run in which no stream capture is running then"
+                        : !s.snapshot.complete ? ", as a complete recording has it for the first of several "
+                                                 "failures in a row"
+                                               : ", with a context of the request's device current"));
     }
     if (base.fit == Fit::kFits) return against_the_numbers(s);
     if (base.fit == Fit::kCannotTell) {
         if (s.request.draws == Draws::kContext) {
-            return undetermined(fmt::format("How much a context needs, the call does not say; {}.", held_by_nobody(s)),
-                                "the drop of device-free memory (cuMemGetInfo) when the same program creates its context on "
-                                "an idle device");
+            return undetermined(
+                fmt::format("How much a context needs, the call does not say; {}.", held_by_nobody(s)),
+                "the drop of device-free memory (cuMemGetInfo) when the same program creates its context on "
+                "an idle device");
         }
-        return undetermined(fmt::format("{}: whether it fits depends on how the driver rounds this request.",
-                                        free_and_needed(s)),
-                            "the drop of device-free memory (cuMemGetInfo) around a successful call of the same size");
+        return undetermined(
+            fmt::format("{}: whether it fits depends on how the driver rounds this request.",
+                        free_and_needed(s)),
+            "the drop of device-free memory (cuMemGetInfo) around a successful call of the same size");
     }
     std::vector<const Counterfactual*> own;
     bool unknown_cache = false, unproven_waste = false;
@@ -309,22 +332,28 @@ Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& 
             const bool open = !row->freed.exact();
             unknown_cache = unknown_cache || (open && row->blame != Blame::kWaste);
             unproven_waste = unproven_waste || (open && row->blame == Blame::kWaste);
-            if (open) what += (what.empty() ? "" : "; ") + row->removed + ": " + in_words(row->freed.interval());
+            if (open)
+                what += (what.empty() ? "" : "; ") + row->removed + ": " + in_words(row->freed.interval());
         }
         std::string measurement;
         if (unknown_cache) {
-            measurement = "the pools' reserved and used sizes right after the failure, with every stream synchronised";
+            measurement =
+                "the pools' reserved and used sizes right after the failure, with every stream synchronised";
         }
         if (unproven_waste) {
             if (!measurement.empty()) measurement += "; ";
-            measurement += "how much of the charged memory holds payload: the program's own object sizes, or the drop of "
-                           "device-free memory (cuMemGetInfo) around its allocations";
+            measurement +=
+                "how much of the charged memory holds payload: the program's own object sizes, or the drop "
+                "of "
+                "device-free memory (cuMemGetInfo) around its allocations";
         }
-        if (s.books.any()) measurement += "; all of it in a recording without losses, from the program's start on";
-        return undetermined(fmt::format("{}; whether the program's own memory that holds nothing would have made room is "
-                                        "not known ({}).",
-                                        free_and_needed(s), what),
-                            measurement);
+        if (s.books.any())
+            measurement += "; all of it in a recording without losses, from the program's start on";
+        return undetermined(
+            fmt::format("{}; whether the program's own memory that holds nothing would have made room is "
+                        "not known ({}).",
+                        free_and_needed(s), what),
+            measurement);
     }
     return capacity(s, rows);
 }
@@ -333,46 +362,56 @@ Verdict address_verdict(const Situation& s, const std::vector<Counterfactual>& r
     const AddressSpace& space = s.space;
     const std::uint64_t needed = s.request.needed.low.value_or(0);
     if (s.losses.any()) {
-        return undetermined("An address reservation failed, and records of this process are missing: which gaps were unused "
-                            "is not known.",
-                            "the same run without losses (a larger ring, see the warnings above)");
+        return undetermined(
+            "An address reservation failed, and records of this process are missing: which gaps were unused "
+            "is not known.",
+            "the same run without losses (a larger ring, see the warnings above)");
     }
     if (space.witnessed_largest >= needed && needed != 0) {
-        return undetermined(fmt::format("A gap of {}, once reserved by this process, had been given back, and still the driver "
-                                        "refused a reservation of {}.",
-                                        in_words(space.witnessed_largest), in_words(needed)),
-                            "a reservation that asks for the address of that gap (probe at the failure)");
+        return undetermined(
+            fmt::format(
+                "A gap of {}, once reserved by this process, had been given back, and still the driver "
+                "refused a reservation of {}.",
+                in_words(space.witnessed_largest), in_words(needed)),
+            "a reservation that asks for the address of that gap (probe at the failure)");
     }
     Verdict out;
     if (fits(rows, "with_virtual_gaps_merged")) {
         set(out, Verdict::virtual_space_fragmentation, "",
-            fmt::format("It needs {} of consecutive addresses. {} gaps that were reserved before, were given back and hold "
-                        "nothing recorded sum to {}, which is enough, but the largest of them is {}. Device memory plays no "
+            fmt::format("It needs {} of consecutive addresses. {} gaps that were reserved before, were given "
+                        "back and hold "
+                        "nothing recorded sum to {}, which is enough, but the largest of them is {}. Device "
+                        "memory plays no "
                         "part in this call.",
                         in_words(needed), space.witnessed_count, in_words(space.small_witnessed_sum),
                         in_words(space.small_witnessed_largest)));
         out.add_removed("with_virtual_gaps_merged");
     } else if (!space.seen) {
         set(out, Verdict::other_constraint, "address_space",
-            fmt::format("It needs {} of consecutive addresses, and this process held no other reservation: this one alone is "
-                        "more than the driver had to give, or than a limit of the process (ulimit -v) leaves. Device memory "
+            fmt::format("It needs {} of consecutive addresses, and this process held no other reservation: "
+                        "this one alone is "
+                        "more than the driver had to give, or than a limit of the process (ulimit -v) "
+                        "leaves. Device memory "
                         "plays no part in this call.",
                         in_words(needed)));
     } else if (space.small_sum < needed) {
         set(out, Verdict::other_constraint, "address_space",
-            fmt::format("The address space for reservations ran out: {} are reserved ({} of it with nothing mapped), and "
-                        "all unused gaps between them sum to {}, less than the {} asked for. Device memory plays no part "
+            fmt::format("The address space for reservations ran out: {} are reserved ({} of it with nothing "
+                        "mapped), and "
+                        "all unused gaps between them sum to {}, less than the {} asked for. Device memory "
+                        "plays no part "
                         "in this call{}.",
-                        in_words(space.reserved), in_words(space.unbacked), in_words(space.small_sum), in_words(needed),
-                        s.device_free.known() ? "; " + held_by_nobody(s) : ""));
+                        in_words(space.reserved), in_words(space.unbacked), in_words(space.small_sum),
+                        in_words(needed), s.device_free.known() ? "; " + held_by_nobody(s) : ""));
         out.add_removed(fits(rows, "without_unbacked_reservations") ? "without_unbacked_reservations"
-                                                                     : "with_only_live_payload");
+                                                                    : "with_only_live_payload");
     } else {
         return undetermined(
-            fmt::format("It needs {} of consecutive addresses; gaps that are known to be usable sum to {}, and gaps "
-                        "that were never given out to {}: whether the driver could use those is not known.",
-                        in_words(needed), in_words(space.small_witnessed_sum),
-                        in_words(space.small_sum - space.small_witnessed_sum)),
+            fmt::format(
+                "It needs {} of consecutive addresses; gaps that are known to be usable sum to {}, and gaps "
+                "that were never given out to {}: whether the driver could use those is not known.",
+                in_words(needed), in_words(space.small_witnessed_sum),
+                in_words(space.small_sum - space.small_witnessed_sum)),
             "reservations that ask for the addresses of the gaps (probe at the failure)");
     }
     out.add_contributing(fmt::format("reserved address space: {}", in_words(space.reserved)));
@@ -392,44 +431,50 @@ Verdict pool_verdict(const Situation& s, const std::vector<Counterfactual>& rows
     const std::uint64_t cached = *pool->cached.low();
     const std::uint64_t reserved = *pool->reserved.low();
     std::uint64_t growth = s.free_then.high().value_or(UINT64_MAX);
-    const bool limited = limit->applicable && pool->said.maximum && *pool->said.maximum < reserved + std::min(growth, requested);
+    const bool limited = limit->applicable && pool->said.maximum &&
+                         *pool->said.maximum < reserved + std::min(growth, requested);
     if (limited) growth = *pool->said.maximum - std::min(reserved, *pool->said.maximum);
     if (growth >= requested) return physical_verdict(s, rows);
     const std::string where =
-        limited ? fmt::format("{} may hold at most {}, and holds {}, of which {} are in no live allocation", pool->name,
-                              in_words(*pool->said.maximum), in_words(reserved), in_words(cached))
-                : fmt::format("{}. {} holds {}, of which {} are in no live allocation", free_and_needed(s), pool->name,
-                              in_words(reserved), in_words(cached));
+        limited ? fmt::format("{} may hold at most {}, and holds {}, of which {} are in no live allocation",
+                              pool->name, in_words(*pool->said.maximum), in_words(reserved), in_words(cached))
+                : fmt::format("{}. {} holds {}, of which {} are in no live allocation", free_and_needed(s),
+                              pool->name, in_words(reserved), in_words(cached));
     Verdict out;
     if (cached < requested && growth + cached < requested) {
         if (!limited || limit->fit != Fit::kFits) return physical_verdict(s, rows);
         set(out, Verdict::other_constraint, "pool_maximum",
-            fmt::format("{}: less than the {} asked for. Otherwise, {}.", where, in_words(requested), held_by_nobody(s)));
+            fmt::format("{}: less than the {} asked for. Otherwise, {}.", where, in_words(requested),
+                        held_by_nobody(s)));
         out.add_removed("with_limit_lifted");
         return out;
     }
     const bool told = pool->pending == 0 && pool->live.exact() && !s.books.any();
     if (told && cached >= requested && !pool->no_opportunistic_reuse) {
         set(out, Verdict::allocator_external_fragmentation, "",
-            fmt::format("{}: enough for the {} asked for, but not in one piece; no stream-ordered release was waiting.", where,
-                        in_words(requested)));
+            fmt::format("{}: enough for the {} asked for, but not in one piece; no stream-ordered release "
+                        "was waiting.",
+                        where, in_words(requested)));
         out.add_removed("with_pool_gaps_merged");
         return out;
     }
     return undetermined(
-        fmt::format("{}; {} were asked for. Whether what the pool keeps was in one piece, or {}, is not known.", where,
-                    in_words(requested),
-                    pool->no_opportunistic_reuse ? "could not be given to this stream (the program forbade opportunistic reuse)"
-                                                 : "still waited for a stream"),
+        fmt::format(
+            "{}; {} were asked for. Whether what the pool keeps was in one piece, or {}, is not known.",
+            where, in_words(requested),
+            pool->no_opportunistic_reuse
+                ? "could not be given to this stream (the program forbade opportunistic reuse)"
+                : "still waited for a stream"),
         "the same request after cudaDeviceSynchronize: if it succeeds then, releases were waiting");
 }
 
 Verdict host_verdict(const Situation& s) {
-    return undetermined(
-        fmt::format("The driver refused {}; this process holds {} of page-locked host memory in this trace. It takes host memory, "
-                    "and no limit of the host is in the trace.",
-                    s.request.in_words, in_words(s.host_pinned)),
-        "the limit of locked memory (ulimit -l, cgroup memory.max) and MemAvailable of /proc/meminfo at the failure");
+    return undetermined(fmt::format("The driver refused {}; this process holds {} of page-locked host memory "
+                                    "in this trace. It takes host memory, "
+                                    "and no limit of the host is in the trace.",
+                                    s.request.in_words, in_words(s.host_pinned)),
+                        "the limit of locked memory (ulimit -l, cgroup memory.max) and MemAvailable of "
+                        "/proc/meminfo at the failure");
 }
 
 }  // namespace
@@ -438,16 +483,23 @@ Verdict verdict_of(const Situation& s, const std::vector<Counterfactual>& rows) 
     Verdict out;
     switch (s.request.draws) {
         case Draws::kPhysical:
-        case Draws::kContext: out = physical_verdict(s, rows); break;
-        case Draws::kPool: out = pool_verdict(s, rows); break;
-        case Draws::kAddressSpace: return address_verdict(s, rows);
-        case Draws::kHost: return host_verdict(s);
+        case Draws::kContext:
+            out = physical_verdict(s, rows);
+            break;
+        case Draws::kPool:
+            out = pool_verdict(s, rows);
+            break;
+        case Draws::kAddressSpace:
+            return address_verdict(s, rows);
+        case Draws::kHost:
+            return host_verdict(s);
         case Draws::kUnaccounted:
-            return undetermined(fmt::format("The call asked for {}. What it draws on (page tables, host memory, address "
-                                            "space) is not in the trace.",
-                                            s.request.in_words),
-                                "an allocation of device memory, one of host memory and an address reservation, each of the "
-                                "same size, tried one by one at the failure");
+            return undetermined(
+                fmt::format("The call asked for {}. What it draws on (page tables, host memory, address "
+                            "space) is not in the trace.",
+                            s.request.in_words),
+                "an allocation of device memory, one of host memory and an address reservation, each of the "
+                "same size, tried one by one at the failure");
     }
     add_shares(out, s);
     return out;

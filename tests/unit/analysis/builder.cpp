@@ -52,18 +52,27 @@ ProcessBuilder& ProcessBuilder::event(Event event) {
     event.thread = thread_;
     if (event.device == analysis::kNoDevice) event.device = 0;
     switch (event.kind) {
-        case Kind::kLinearAcquired: event.function = {0}; break;
-        case Kind::kHandleCreated: event.function = {1}; break;
-        case Kind::kReserved: event.function = {2}; break;
-        case Kind::kPoolAcquired: event.function = {3}; break;
-        default: event.function = {4};
+        case Kind::kLinearAcquired:
+            event.function = {0};
+            break;
+        case Kind::kHandleCreated:
+            event.function = {1};
+            break;
+        case Kind::kReserved:
+            event.function = {2};
+            break;
+        case Kind::kPoolAcquired:
+            event.function = {3};
+            break;
+        default:
+            event.function = {4};
     }
     events.push_back(event);
     return *this;
 }
 
-ProcessBuilder& ProcessBuilder::add(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
-                                    std::uint64_t extra) {
+ProcessBuilder& ProcessBuilder::add(Kind kind, std::uint64_t address, std::uint64_t bytes,
+                                    std::uint64_t object, std::uint64_t extra) {
     Event e;
     e.kind = kind;
     e.address = {address};
@@ -73,8 +82,8 @@ ProcessBuilder& ProcessBuilder::add(Kind kind, std::uint64_t address, std::uint6
     return event(e);
 }
 
-ProcessBuilder& ProcessBuilder::ask(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
-                                    std::uint64_t extra) {
+ProcessBuilder& ProcessBuilder::ask(Kind kind, std::uint64_t address, std::uint64_t bytes,
+                                    std::uint64_t object, std::uint64_t extra) {
     add(kind, address, bytes, object, extra);
     session_->trace().events[index_].back().flags = wire::kByShim | wire::kSnapshot;
     return *this;
@@ -87,7 +96,9 @@ ProcessBuilder& ProcessBuilder::thread(std::int32_t id) {
 ProcessBuilder& ProcessBuilder::linear(std::uint64_t address, std::uint64_t bytes, std::uint64_t context) {
     return add(Kind::kLinearAcquired, address, bytes, context, 0);
 }
-ProcessBuilder& ProcessBuilder::free(std::uint64_t address) { return add(Kind::kLinearReleased, address, 0, kContext, 0); }
+ProcessBuilder& ProcessBuilder::free(std::uint64_t address) {
+    return add(Kind::kLinearReleased, address, 0, kContext, 0);
+}
 ProcessBuilder& ProcessBuilder::reserve(std::uint64_t address, std::uint64_t bytes) {
     return add(Kind::kReserved, address, bytes, 0, 0);
 }
@@ -97,7 +108,9 @@ ProcessBuilder& ProcessBuilder::unreserve(std::uint64_t address, std::uint64_t b
 ProcessBuilder& ProcessBuilder::create(std::uint64_t handle, std::uint64_t bytes) {
     return add(Kind::kHandleCreated, 0, bytes, handle, wire::pack_location(1, 0, 0));
 }
-ProcessBuilder& ProcessBuilder::release(std::uint64_t handle) { return add(Kind::kHandleReleased, 0, 0, handle, 0); }
+ProcessBuilder& ProcessBuilder::release(std::uint64_t handle) {
+    return add(Kind::kHandleReleased, 0, 0, handle, 0);
+}
 ProcessBuilder& ProcessBuilder::retain(std::uint64_t handle, std::uint64_t address) {
     return add(Kind::kHandleRetained, address, 0, handle, 0);
 }
@@ -156,7 +169,9 @@ ProcessBuilder& ProcessBuilder::snapshot_end(unsigned flags, std::uint64_t pools
     return ask(Kind::kFailureSnapshotEnd, 0, pools_not_asked, failed_sequence_, 0).flagged(flags);
 }
 
-std::uint64_t ProcessBuilder::last_sequence() const { return session_->trace().events[index_].back().sequence.value; }
+std::uint64_t ProcessBuilder::last_sequence() const {
+    return session_->trace().events[index_].back().sequence.value;
+}
 trace::Process& ProcessBuilder::process() { return session_->trace().processes[index_]; }
 trace::Loss& ProcessBuilder::loss() { return session_->trace().losses[index_]; }
 

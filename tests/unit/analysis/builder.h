@@ -16,7 +16,8 @@ inline constexpr std::uint64_t kContext = 0xc0;
 
 class SessionBuilder;
 
-// Appends the events of one process. Times go up by one microsecond a call and are shared by the whole session.
+// Appends the events of one process. Times go up by one microsecond a call and are shared by the whole
+// session.
 class ProcessBuilder {
   public:
     ProcessBuilder(SessionBuilder& session, std::uint32_t index) : session_(&session), index_(index) {}
@@ -32,7 +33,8 @@ class ProcessBuilder {
     ProcessBuilder& map(std::uint64_t address, std::uint64_t bytes, std::uint64_t handle);
     ProcessBuilder& unmap(std::uint64_t address, std::uint64_t bytes);
     ProcessBuilder& touch(std::uint64_t address, std::uint64_t bytes);
-    ProcessBuilder& pool_take(std::uint64_t address, std::uint64_t bytes, std::uint64_t pool, std::uint64_t stream = 7);
+    ProcessBuilder& pool_take(std::uint64_t address, std::uint64_t bytes, std::uint64_t pool,
+                              std::uint64_t stream = 7);
     ProcessBuilder& pool_give(std::uint64_t address, std::uint64_t stream = 7);
     ProcessBuilder& synchronize(std::uint64_t stream);
     // Any other event; sequence, time and thread are filled in.
@@ -71,7 +73,8 @@ class ProcessBuilder {
 class SessionBuilder {
   public:
     SessionBuilder();
-    // A process with one device of this capacity; all processes share it unless `uuid` differs. Losses: counted, none.
+    // A process with one device of this capacity; all processes share it unless `uuid` differs. Losses:
+    // counted, none.
     ProcessBuilder& process(std::uint64_t capacity = 8 * kGiB, char uuid = 'A');
     analysis::Trace& trace() { return trace_; }
     std::uint64_t tick();

@@ -1,4 +1,5 @@
-// How far the evidence goes: what is missing, ambiguous or of another place must weaken the answer, and never turn into zero.
+// How far the evidence goes: what is missing, ambiguous or of another place must weaken the answer, and never
+// turn into zero.
 #include <doctest/doctest.h>
 
 #include "tests/unit/analysis/scenario.h"
@@ -10,7 +11,9 @@ using Q = report::Quantity;
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
 
 analysis::Event pool_attribute(std::uint64_t pool, std::uint64_t attribute, std::uint64_t value) {
     analysis::Event event;
@@ -35,7 +38,11 @@ ProcessBuilder& pool_in_pieces(ProcessBuilder& p) {
 TEST_CASE("a reservation names no device: its own snapshot speaks of exactly one") {
     SessionBuilder session;
     auto& p = session.process(8 * kGiB);
-    p.reserve(0x1000000000, 60 * kGiB).on(analysis::kNoDevice).reserve(0, kGiB).on(analysis::kNoDevice).failed();
+    p.reserve(0x1000000000, 60 * kGiB)
+        .on(analysis::kNoDevice)
+        .reserve(0, kGiB)
+        .on(analysis::kNoDevice)
+        .failed();
     p.snapshot(7 * kGiB, 8 * kGiB).snapshot_end();
     const auto e = explained(session);
     CHECK(e.verdict().constraint() == "address_space");
@@ -48,7 +55,11 @@ TEST_CASE("a reservation names no device: its own snapshot speaks of exactly one
 TEST_CASE("a reservation names no device, and its snapshot speaks of two: none is chosen") {
     SessionBuilder session;
     auto& p = session.process(8 * kGiB).another_device(8 * kGiB, 'B');
-    p.reserve(0x1000000000, 60 * kGiB).on(analysis::kNoDevice).reserve(0, kGiB).on(analysis::kNoDevice).failed();
+    p.reserve(0x1000000000, 60 * kGiB)
+        .on(analysis::kNoDevice)
+        .reserve(0, kGiB)
+        .on(analysis::kNoDevice)
+        .failed();
     p.snapshot(7 * kGiB, 8 * kGiB, 0).snapshot(6 * kGiB, 8 * kGiB, 1).snapshot_end();
     const auto e = explained(session);
     CHECK(e.request().device().empty());
@@ -182,14 +193,19 @@ TEST_CASE("a captured free may take effect at a launch: the block counts as live
     SessionBuilder session;
     auto& p = session.process(8 * kGiB);
     p.pool_take(0x2000000000, kGiB, 0xb00).pool_give(0x2000000000).flagged(wire::kCaptured);
-    p.linear(0, 9 * kGiB / 2).failed().snapshot(4 * kGiB, 8 * kGiB).snapshot_pool(0xb00, kGiB, kGiB).snapshot_end();
+    p.linear(0, 9 * kGiB / 2)
+        .failed()
+        .snapshot(4 * kGiB, 8 * kGiB)
+        .snapshot_pool(0xb00, kGiB, kGiB)
+        .snapshot_end();
     const auto e = explained(session);
     const auto& requested = domain(e, "pool 0xb00").requested();
     CHECK(requested.low_bytes() == 0);
     CHECK(requested.high_bytes() == kGiB);
 }
 
-TEST_CASE("a full device, and a pool with enough in pieces: allocator fragmentation, as nothing else is left") {
+TEST_CASE(
+    "a full device, and a pool with enough in pieces: allocator fragmentation, as nothing else is left") {
     SessionBuilder session;
     pool_in_pieces(session.process(8 * kGiB));
     const auto e = explained(session);
@@ -239,7 +255,9 @@ TEST_CASE("kept by a pool, and still waiting for a stream: both have to go, and 
     CHECK(e.verdict().removed(1) == "with_pending_frees_done");
 }
 
-TEST_CASE("rounding that would have made room, but is little of what is held: capacity, and the rounding is not denied") {
+TEST_CASE(
+    "rounding that would have made room, but is little of what is held: capacity, and the rounding is not "
+    "denied") {
     SessionBuilder session;
     auto& p = session.process(8 * kGiB);
     small_objects(p, 100, 40 * kKiB).linear(0x4000000000, 7 * kGiB);
@@ -251,7 +269,9 @@ TEST_CASE("rounding that would have made room, but is little of what is held: ca
     CHECK_FALSE(contains(e.verdict().summary(), "or wastes, would have been enough"));
 }
 
-TEST_CASE("a success of the failed size, with nothing released here, shows that something else changed: no witness") {
+TEST_CASE(
+    "a success of the failed size, with nothing released here, shows that something else changed: no "
+    "witness") {
     SessionBuilder session;
     auto& p = session.process(8 * kGiB);
     p.linear(0x1000000000, 7 * kGiB).linear(0, 2 * kGiB).failed().snapshot(kGiB, 8 * kGiB).snapshot_end();

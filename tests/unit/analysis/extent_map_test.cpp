@@ -19,7 +19,8 @@ Range random_range(std::mt19937& random) {
     return {std::min<std::uint64_t>(a, b), std::max<std::uint64_t>(a, b)};
 }
 
-// The runs of equal bytes: what the map has to hold. Values are unique, so that neighbours never look like one.
+// The runs of equal bytes: what the map has to hold. Values are unique, so that neighbours never look like
+// one.
 std::vector<std::pair<Range, int>> runs(const Bytes& bytes, bool of_free) {
     std::vector<std::pair<Range, int>> out;
     for (std::uint64_t at = 0; at < kSpace;) {
@@ -53,7 +54,8 @@ TEST_CASE("an extent map equals an array of bytes") {
             } else {
                 const auto before = runs(bytes, false);
                 const auto removed = map.cut(range);
-                std::vector<std::pair<Range, int>> expected;  // original range of every extent that loses something
+                std::vector<std::pair<Range, int>>
+                    expected;  // original range of every extent that loses something
                 for (const auto& [run, value] : before) {
                     if (run.begin < range.end && run.end > range.begin) expected.push_back({run, value});
                 }
@@ -70,7 +72,8 @@ TEST_CASE("an extent map equals an array of bytes") {
                                                : left || right ? Cut::kShrunk
                                                                : Cut::kFreed));
                 }
-                // The two rests of a split are one value twice in the map, so give the right one a new value in both.
+                // The two rests of a split are one value twice in the map, so give the right one a new value
+                // in both.
                 for (auto at = range.begin; at < range.end; ++at) bytes[at] = 0;
                 for (const auto& part : removed) {
                     if (part.cut != Cut::kSplit) continue;
@@ -137,7 +140,8 @@ TEST_CASE("many extents, so that chunks fill, split, empty and join: the set aga
         for (int step = 0; step < 30000; ++step) {
             // Waves of growth and decay, at random places or from one end to the other.
             const bool grow = random() % 8 < (step / 6000 % 2 == 0 ? 6u : 2u);
-            const std::uint64_t page = round == 0 ? static_cast<std::uint64_t>(step) % kPages : random() % kPages;
+            const std::uint64_t page =
+                round == 0 ? static_cast<std::uint64_t>(step) % kPages : random() % kPages;
             const Range range{page * 16, page * 16 + (random() % 3 == 0 ? 8u : 16u)};
             if (grow) {
                 REQUIRE(map.insert(range, static_cast<int>(page)) == !held[page]);
@@ -174,9 +178,9 @@ TEST_CASE("many extents, so that chunks fill, split, empty and join: the set aga
 
 TEST_CASE("what a request can use of a free extent") {
     CHECK(usable({0, 100}, 1, 1) == 100);
-    CHECK(usable({10, 100}, 16, 1) == 84);    // starts at 16
-    CHECK(usable({10, 100}, 16, 16) == 80);   // whole units
-    CHECK(usable({10, 15}, 16, 1) == 0);      // no aligned start inside
+    CHECK(usable({10, 100}, 16, 1) == 84);   // starts at 16
+    CHECK(usable({10, 100}, 16, 16) == 80);  // whole units
+    CHECK(usable({10, 15}, 16, 1) == 0);     // no aligned start inside
     CHECK(usable({UINT64_MAX - 3, UINT64_MAX}, 4096, 1) == 0);
     CHECK(round_up(UINT64_MAX, 4096) == UINT64_MAX - 4095);
     CHECK(range_of(UINT64_MAX - 1, 10) == Range{UINT64_MAX - 1, UINT64_MAX});

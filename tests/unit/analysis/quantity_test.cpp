@@ -11,7 +11,8 @@ using Q = fragscope::report::Quantity;
 
 namespace {
 
-Scope scope_at(std::uint64_t snapshot, const std::string& device = "GPU-a", const std::string& domain = "physical") {
+Scope scope_at(std::uint64_t snapshot, const std::string& device = "GPU-a",
+               const std::string& domain = "physical") {
     Scope scope;
     scope.process = 1;
     scope.device = device;
@@ -28,7 +29,8 @@ TEST_CASE("arithmetic between scopes does not succeed, whichever part differs") 
     other_process.process = 2;
     Scope timed = scope_at(1);
     timed.time_ns = 9;
-    for (const Scope& other : {scope_at(2), scope_at(1, "GPU-b"), scope_at(1, "GPU-a", "virtual"), other_process, timed}) {
+    for (const Scope& other :
+         {scope_at(2), scope_at(1, "GPU-b"), scope_at(1, "GPU-a", "virtual"), other_process, timed}) {
         const Quantity b = Quantity::measured(Q::charged, 3, other, "");
         CHECK_FALSE(plus(a, b, Q::charged, "").has_value());
         CHECK_FALSE(minus(a, b, Q::charged, "").has_value());
@@ -122,7 +124,8 @@ TEST_CASE("sentences write an amount as the pages around them do") {
 
 TEST_CASE("two amounts that differ and read alike are told apart by their bytes") {
     constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
-    CHECK(in_words_beside({4 * kGiB - 4096, 4 * kGiB - 4096}, {4 * kGiB, 4 * kGiB}) == "4.00 GiB (4294963200 B)");
+    CHECK(in_words_beside({4 * kGiB - 4096, 4 * kGiB - 4096}, {4 * kGiB, 4 * kGiB}) ==
+          "4.00 GiB (4294963200 B)");
     CHECK(in_words_beside({4 * kGiB, 4 * kGiB}, {4 * kGiB - 4096, std::nullopt}) == "4 GiB (4294967296 B)");
     CHECK(in_words_beside({4 * kGiB, 4 * kGiB}, {4 * kGiB, 4 * kGiB}) == "4 GiB");
     CHECK(in_words_beside({4 * kGiB, 4 * kGiB}, {kGiB, kGiB}) == "4 GiB");

@@ -67,8 +67,10 @@ TEST_CASE("a long run is thinned to a readable number of points, and its peak is
     const auto& points = report.timelines(0).points();
     CHECK(points.size() <= 200);
     CHECK(points.size() >= 50);
-    CHECK(std::any_of(points.begin(), points.end(), [](const auto& x) { return x.linear_requested_bytes() == 3 * kGiB; }));
-    CHECK(std::is_sorted(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.sequence() < b.sequence(); }));
+    CHECK(std::any_of(points.begin(), points.end(),
+                      [](const auto& x) { return x.linear_requested_bytes() == 3 * kGiB; }));
+    CHECK(std::is_sorted(points.begin(), points.end(),
+                         [](const auto& a, const auto& b) { return a.sequence() < b.sequence(); }));
 }
 
 TEST_CASE("a session of two processes: failures are numbered by time") {
@@ -169,7 +171,8 @@ TEST_CASE("costs: a duration that was not taken is no duration of zero") {
     events[2].duration_ns = 0;  // one of the two allocations, too
     events[3].duration_ns = 5000;
     const auto report = make_report(session.trace());
-    REQUIRE(report.costs_size() == 2);  // what was written is recorded once a growth: that is no count of calls
+    REQUIRE(report.costs_size() ==
+            2);  // what was written is recorded once a growth: that is no count of calls
     CHECK(report.costs(0).function() == "cuMemAlloc_v2");
     CHECK(report.costs(0).calls() == 2);
     CHECK(report.costs(0).max_ns() == 5000);
@@ -185,7 +188,10 @@ TEST_CASE("blind spots: an unknown device counts where memory was taken, not whe
     SessionBuilder session;
     auto& p = session.process();
     p.linear(0x10000000, kMiB).free(0x10000000).flagged(wire::kUnknownDevice);
-    p.create(1, 2 * kMiB).map(0x20000000, 2 * kMiB, 1).flagged(wire::kUnknownDevice).unmap(0x20000000, 2 * kMiB);
+    p.create(1, 2 * kMiB)
+        .map(0x20000000, 2 * kMiB, 1)
+        .flagged(wire::kUnknownDevice)
+        .unmap(0x20000000, 2 * kMiB);
     p.flagged(wire::kUnknownDevice).release(1).flagged(wire::kUnknownDevice);
     p.linear(0, kMiB).flagged(wire::kUnknownDevice).failed(201);
     CHECK(make_report(session.trace()).processes(0).blind_spots().empty());

@@ -72,6 +72,42 @@ TEST_CASE("physical memory lives while a handle reference or a mapping is left")
     CHECK(replayed(session).contradictions()() == 0);
 }
 
+TEST_CASE("names of handles against a plain map, with many that crowd the same places") {
+    std::mt19937_64 random(9);
+    HandleTable table;
+    std::map<std::uint64_t, PhysicalId> expected;
+    for (int step = 0; step < 20000; ++step) {
+        const std::uint64_t handle = (random() % 400) << (random() % 2 == 0 ? 6 : 58);
+        if (HandleTable::Named* named = table.find({handle})) {
+            REQUIRE(expected.at(handle) == named->physical);
+            table.erase({handle});
+            expected.erase(handle);
+        } else {
+            REQUIRE_FALSE(expected.contains(handle));
+            expected[handle] = static_cast<PhysicalId>(step) + 1;
+            table.add({handle}, static_cast<PhysicalId>(step) + 1);
+        }
+        REQUIRE(table.size() == expected.size());
+        if (step % 500 != 0) continue;
+        for (const auto& [key, physical] : expected) {
+            REQUIRE(table.find({key}) != nullptr);
+            REQUIRE(table.find({key})->physical == physical);
+        }
+    }
+}
+
+TEST_CASE("a slot is used again, and the id of what lay there finds nothing") {
+    Slots<int> slots;
+    const PhysicalId first = slots.add(1);
+    slots.erase(first);
+    const PhysicalId second = slots.add(2);
+    CHECK(slots.find(first) == nullptr);
+    REQUIRE(slots.find(second) != nullptr);
+    CHECK(*slots.find(second) == 2);
+    slots.erase(first);
+    CHECK(slots.size() == 1);
+}
+
 TEST_CASE("one call unmaps several neighbours") {
     SessionBuilder session;
     auto& p = session.process();
@@ -98,7 +134,10 @@ TEST_CASE("a context takes its linear and host memory with it, but neither handl
     SessionBuilder session;
     auto& p = session.process();
     p.event(context_event(wire::Kind::kContextCreated, 0xd0));
-    p.linear(0x10000000, kMiB, 0xd0).linear(0x20000000, kMiB, 0xe0).create(1, 2 * kMiB).pool_take(0x30000000, kMiB, 0xb00);
+    p.linear(0x10000000, kMiB, 0xd0)
+        .linear(0x20000000, kMiB, 0xe0)
+        .create(1, 2 * kMiB)
+        .pool_take(0x30000000, kMiB, 0xb00);
     Event pinned;
     pinned.kind = wire::Kind::kHostAcquired;
     pinned.address = {0x7000};
@@ -116,7 +155,8 @@ TEST_CASE("the primary context goes with its last release, or at once with a res
     for (const bool reset : {false, true}) {
         SessionBuilder session;
         auto& p = session.process();
-        p.event(context_event(wire::Kind::kPrimaryRetained, 0xd0)).event(context_event(wire::Kind::kPrimaryRetained, 0xd0));
+        p.event(context_event(wire::Kind::kPrimaryRetained, 0xd0))
+            .event(context_event(wire::Kind::kPrimaryRetained, 0xd0));
         p.linear(0x10000000, kMiB, 0xd0);
         p.event(context_event(reset ? wire::Kind::kPrimaryReset : wire::Kind::kPrimaryReleased, 0));
         CHECK(replayed(session).totals(0).linear_requested == (reset ? 0 : kMiB));
@@ -128,7 +168,10 @@ TEST_CASE("the primary context goes with its last release, or at once with a res
 TEST_CASE("stream-ordered frees wait for their own stream") {
     SessionBuilder session;
     auto& p = session.process();
-    p.pool_take(0x10000000, kMiB, 0xb00, 7).pool_take(0x20000000, kMiB, 0xb00, 8).pool_give(0x10000000, 7).pool_give(0x20000000, 8);
+    p.pool_take(0x10000000, kMiB, 0xb00, 7)
+        .pool_take(0x20000000, kMiB, 0xb00, 8)
+        .pool_give(0x10000000, 7)
+        .pool_give(0x20000000, 8);
     CHECK(replayed(session).pending_frees().size() == 2);
     CHECK(replayed(session).totals(0).pool_live == 0);
     p.synchronize(7);
@@ -146,7 +189,10 @@ TEST_CASE("a NULL stream is what the call meant by it, and each thread has one o
     CHECK(replayed(session).pending_frees().size() == 1);
     p.synchronize(1);
     CHECK(replayed(session).pending_frees().empty());
-    p.pool_take(0x20000000, kMiB, 0xb00, 0).pool_give(0x20000000, 0).flagged(wire::kPerThreadStream).synchronize(1);
+    p.pool_take(0x20000000, kMiB, 0xb00, 0)
+        .pool_give(0x20000000, 0)
+        .flagged(wire::kPerThreadStream)
+        .synchronize(1);
     p.thread(2).synchronize(2).thread(1);
     CHECK(replayed(session).pending_frees().size() == 1);
     p.synchronize(2);
@@ -167,7 +213,12 @@ TEST_CASE("blocks taken before their pool was known move to it") {
 TEST_CASE("releases of what was never acquired are counted, and change nothing") {
     SessionBuilder session;
     auto& p = session.process();
-    p.linear(0x10000000, kMiB).free(0x5000).release(77).unmap(0x90000000, kMiB).unreserve(0x80000000, kMiB).free(0);
+    p.linear(0x10000000, kMiB)
+        .free(0x5000)
+        .release(77)
+        .unmap(0x90000000, kMiB)
+        .unreserve(0x80000000, kMiB)
+        .free(0);
     const ProcessState state = replayed(session);
     CHECK(state.contradictions().unknown_releases == 4);  // freeing the null pointer is no release
     CHECK(state.totals(0).linear_requested == kMiB);
@@ -185,7 +236,9 @@ TEST_CASE("written payload is counted once, by physical offset, in whole pages f
     SessionBuilder session;
     auto& p = session.process();
     p.create(1, 4 * kMiB).map(0x10000000, 4 * kMiB, 1).touch(0x10000000, 100).touch(0x10000032, 100);
-    p.unmap(0x10000000, 4 * kMiB).map(0x50000000, 4 * kMiB, 1).touch(0x50000000, 200);  // the same bytes elsewhere
+    p.unmap(0x10000000, 4 * kMiB)
+        .map(0x50000000, 4 * kMiB, 1)
+        .touch(0x50000000, 200);  // the same bytes elsewhere
     const Payload payload = payload_of(session.trace(), {0}, replayed(session), 0);
     CHECK(payload.written == 200);
     CHECK(payload.partly_unwritten == 2 * kMiB - 200);
@@ -222,10 +275,11 @@ TEST_CASE("random VMM histories against a model that keeps one owner for every p
             std::uint64_t pages;
             int references;
         };
-        std::map<std::uint64_t, Memory> memory;                     // by our number
-        std::map<std::uint64_t, std::uint64_t> names;               // handle -> number
-        std::array<std::uint64_t, kPages> page_owner{};             // 0: free
-        std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> placed;  // first page -> (pages, number)
+        std::map<std::uint64_t, Memory> memory;          // by our number
+        std::map<std::uint64_t, std::uint64_t> names;    // handle -> number
+        std::array<std::uint64_t, kPages> page_owner{};  // 0: free
+        std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>>
+            placed;  // first page -> (pages, number)
         std::uint64_t next = 1;
         for (int step = 0; step < 300; ++step) {
             const std::uint64_t dice = random() % 4;
@@ -255,7 +309,8 @@ TEST_CASE("random VMM histories against a model that keeps one owner for every p
                 for (std::uint64_t i = 0; i < at->second.first; ++i) page_owner[at->first + i] = 0;
                 placed.erase(at);
             }
-            for (; applied < session.trace().events[0].size(); ++applied) state.apply(session.trace().events[0][applied]);
+            for (; applied < session.trace().events[0].size(); ++applied)
+                state.apply(session.trace().events[0][applied]);
             std::set<std::uint64_t> mapped(page_owner.begin(), page_owner.end());
             std::uint64_t held = 0;
             for (const auto& [number, what] : memory) {

@@ -13,8 +13,8 @@ void for_each_string(const google::protobuf::Message& message,
                      const std::function<void(const std::string&, const std::string&)>& visit,
                      const std::string& path = "");
 
-// No text says "free" of memory without saying whose or which (see tests/unit/words/unqualified.h), and none was left with a
-// place that nothing was put into.
+// No text says "free" of memory without saying whose or which (see tests/unit/words/unqualified.h), and none
+// was left with a place that nothing was put into.
 void check_words(const google::protobuf::Message& message);
 
 }  // namespace fragscope::test

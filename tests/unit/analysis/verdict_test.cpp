@@ -87,7 +87,11 @@ TEST_CASE("a pool keeps what was freed: named, with the call and the bytes, and 
     for (std::uint64_t i = 0; i < 6; ++i) p.pool_take(0x2000000000 + i * kGiB, kGiB, 0xb00);
     for (std::uint64_t i = 0; i < 6; ++i) p.pool_give(0x2000000000 + i * kGiB);
     p.synchronize(7);
-    p.linear(0, 4 * kGiB).failed().snapshot(1 * kGiB, 8 * kGiB).snapshot_pool(0xb00, 0, 6 * kGiB).snapshot_end();
+    p.linear(0, 4 * kGiB)
+        .failed()
+        .snapshot(1 * kGiB, 8 * kGiB)
+        .snapshot_pool(0xb00, 0, 6 * kGiB)
+        .snapshot_end();
     const auto e = explained(session);
     CHECK(e.verdict().cause() == Verdict::other_constraint);
     CHECK(e.verdict().constraint() == "cached_by_pool");
@@ -104,14 +108,18 @@ TEST_CASE("a pool keeps what was freed: named, with the call and the bytes, and 
 TEST_CASE("a pool keeps memory, but even all of it would not have been enough: capacity") {
     SessionBuilder session;
     auto& p = session.process(8 * kGiB);
-    p.pool_take(0x2000000000, kGiB, 0xb00).pool_give(0x2000000000).synchronize(7).linear(0x3000000000, 6 * kGiB);
+    p.pool_take(0x2000000000, kGiB, 0xb00)
+        .pool_give(0x2000000000)
+        .synchronize(7)
+        .linear(0x3000000000, 6 * kGiB);
     p.linear(0, 4 * kGiB).failed().snapshot(1 * kGiB, 8 * kGiB).snapshot_pool(0xb00, 0, kGiB).snapshot_end();
     const auto e = explained(session);
     CHECK(e.verdict().cause() == Verdict::capacity_exhaustion);
     CHECK(row(e, "with_cached_returned").outcome() == report::Counterfactual::does_not_fit);
 }
 
-TEST_CASE("the pool was not asked right after the failure: undetermined, although it surely keeps something") {
+TEST_CASE(
+    "the pool was not asked right after the failure: undetermined, although it surely keeps something") {
     SessionBuilder session;
     auto& p = session.process(8 * kGiB);
     p.pool_take(0x2000000000, 6 * kGiB, 0xb00).pool_give(0x2000000000).synchronize(7);
@@ -234,7 +242,11 @@ TEST_CASE("refused with a little more free than needed: undetermined, never frag
 
 TEST_CASE("free bytes between what was asked for and what rounding may take: undetermined") {
     SessionBuilder session;
-    session.process(8 * kGiB).linear(0, 3 * kMiB).failed().snapshot(3 * kMiB + 512 * kKiB, 8 * kGiB).snapshot_end();
+    session.process(8 * kGiB)
+        .linear(0, 3 * kMiB)
+        .failed()
+        .snapshot(3 * kMiB + 512 * kKiB, 8 * kGiB)
+        .snapshot_end();
     CHECK(explained(session).verdict().cause() == Verdict::undetermined);
 }
 
@@ -288,7 +300,8 @@ TEST_CASE("gaps that nobody ever held may be the driver's own: undetermined") {
     CHECK(explained(session).verdict().cause() == Verdict::undetermined);
 }
 
-TEST_CASE("memory is free and an address reservation failed just before: address space, not the driver's whim") {
+TEST_CASE(
+    "memory is free and an address reservation failed just before: address space, not the driver's whim") {
     SessionBuilder session;
     auto& p = session.process(8 * kGiB);
     p.reserve(0x1000000000, 60 * kGiB).reserve(0, kGiB).failed();
@@ -347,8 +360,15 @@ TEST_CASE("two removals together: both are named, neither alone") {
     SessionBuilder session;
     auto& p = session.process(8 * kGiB);
     small_objects(p, 1024, 40 * kKiB);  // 2 GiB charged, 1.96 of it waste
-    p.pool_take(0x2000000000, 3 * kGiB, 0xb00).pool_give(0x2000000000).synchronize(7).linear(0x4000000000, 2 * kGiB);
-    p.linear(0, 5 * kGiB).failed().snapshot(512 * kMiB, 8 * kGiB).snapshot_pool(0xb00, 0, 3 * kGiB).snapshot_end();
+    p.pool_take(0x2000000000, 3 * kGiB, 0xb00)
+        .pool_give(0x2000000000)
+        .synchronize(7)
+        .linear(0x4000000000, 2 * kGiB);
+    p.linear(0, 5 * kGiB)
+        .failed()
+        .snapshot(512 * kMiB, 8 * kGiB)
+        .snapshot_pool(0xb00, 0, 3 * kGiB)
+        .snapshot_end();
     const auto e = explained(session);
     CHECK(row(e, "with_cached_returned").outcome() == report::Counterfactual::does_not_fit);
     CHECK(row(e, "without_internal_waste").outcome() == report::Counterfactual::does_not_fit);
