@@ -5,7 +5,13 @@
 namespace fragscope::analysis {
 namespace {
 
+bool holds_handles(const Situation& s) { return s.handles.high() != std::optional<std::uint64_t>(0); }
+
 Quantity handles_written(const Situation& s) {
+    if (!holds_handles(s)) {
+        return Quantity::unknown(report::Quantity::payload_written, s.physical,
+                                 "payload is looked for in VMM allocations only, and none is held");
+    }
     if (!s.payload.seen) {
         return Quantity::unknown(report::Quantity::payload_written, s.physical, s.payload.why);
     }
@@ -50,21 +56,27 @@ report::Domain physical_domain(const Situation& s) {
              : Quantity::unknown(report::Quantity::largest_allocatable, s.physical,
                                  "which physical runs nobody holds is not visible to a program"))
             .message();
-    // Only allocations whose charge and request are both known take part: charges of another kind are not
-    // comparable.
-    const Quantity charged = s.handles.as(report::Quantity::charged, "VMM allocations of this process");
-    *out.mutable_charged() = charged.message();
-    *out.mutable_requested() =
-        handles_written(s).as(report::Quantity::payload_written, s.payload.why).message();
-    *out.mutable_internal_waste() = s.handle_waste.message();
-    if (s.handle_waste.exact() && s.handles.exact() && *s.handles.low() != 0) {
-        out.set_internal_ratio(static_cast<double>(*s.handle_waste.low()) /
-                               static_cast<double>(*s.handles.low()));
+    // Only allocations of one kind take part: what is payload of a VMM allocation is known by what was
+    // written, of a linear block by what was asked for, and the two are not one measure.
+    const bool handles = holds_handles(s);
+    const Quantity& charged = handles ? s.handles : s.linear;
+    const Quantity& waste = handles ? s.handle_waste : s.linear_waste;
+    *out.mutable_charged() =
+        charged.as(report::Quantity::charged, handles ? "VMM allocations of this process" : s.linear.reason())
+            .message();
+    *out.mutable_requested() = (handles ? handles_written(s) : s.linear_requested).message();
+    *out.mutable_internal_waste() = waste.message();
+    if (waste.exact() && charged.exact() && *charged.low() != 0) {
+        out.set_internal_ratio(static_cast<double>(*waste.low()) / static_cast<double>(*charged.low()));
     }
     out.set_note(
-        "The external ratio of physical memory cannot be computed: the largest run that nobody holds is not "
-        "visible. Internal waste "
-        "counts VMM pages that hold some payload; mapping them elsewhere does not remove it.");
+        fmt::format("The external ratio of physical memory cannot be computed: the largest run that nobody "
+                    "holds is not visible. {}",
+                    handles ? "Charged, requested and waste are of VMM allocations only, in pages that hold "
+                              "some payload; mapping them "
+                              "elsewhere does not remove the waste."
+                            : "Charged, requested and waste are of linear memory only (cuMemAlloc); pools "
+                              "are domains of their own."));
     return out;
 }
 
@@ -151,10 +163,10 @@ std::vector<report::Quantity> audit_of(const Situation& s) {
     add(s.device_free);
     add(reserved_addresses(s));
     add(mapped_addresses(s));
-    add(s.handles.as(
+    add(s.attributed.as(
         report::Quantity::committed,
-        "physical allocations of cuMemCreate: backed from the call on; linear memory and pools too, but "
-        "their amount is under `charged`"));
+        "device memory is backed from the call on: VMM allocations, linear memory and what pools have "
+        "reserved, of this process"));
     add(Quantity::unknown(
         report::Quantity::resident, s.physical,
         "no call says what is resident now; VMM and linear device memory are not known to move, managed "
