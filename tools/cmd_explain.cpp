@@ -1,6 +1,7 @@
 // `fragscope explain`: why a call failed, in words or as JSON, one object a line.
 #include <fmt/format.h>
 
+#include <charconv>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,12 +24,24 @@ std::vector<std::uint32_t> chosen(bool all, std::uint32_t number, std::uint32_t 
     return numbers;
 }
 
-std::string others_words(std::uint32_t failures) {
-    const bool one = failures == 2;
-    return fmt::format(
-        "\nThis trace holds {} other failed {}: `fragscope report TRACE` lists {}, `--failure N` explains "
-        "one, `--all` all.\n",
-        failures - 1, one ? "call" : "calls", one ? "it" : "them");
+// Empty, or what is wrong with the number of a failure: CLI11's way.
+std::string not_a_failure_number(const std::string& text) {
+    std::uint32_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error == std::errc() && end == text.data() + text.size()) return "";
+    return fmt::format("'{}' is no number of a failed call; `fragscope report TRACE` lists them", text);
+}
+
+// What the page does not speak of; `explained`: it speaks of one failed call.
+std::string others_words(std::uint32_t failures, bool explained, const Style& style) {
+    const std::uint32_t others = failures - (explained ? 1 : 0);
+    if (others == 0) return "";
+    Page page(style);
+    page.paragraph(fmt::format(
+        "This trace holds {}{} failed {}: `fragscope report TRACE` lists {}, `--failure N` explains "
+        "one, `--all` all.",
+        others, explained ? " other" : "", others == 1 ? "call" : "calls", others == 1 ? "it" : "them"));
+    return "\n" + page.text();
 }
 
 }  // namespace
@@ -47,7 +60,8 @@ int cmd_explain(int argc, char** argv) {
         "  fragscope explain train.fst --failure 2\n"
         "  fragscope explain train.fst --all --json\n\n"
         "--json prints one object a line, the message Explanation of\n"
-        "proto/report.proto. Where nothing failed, verdict.cause is no_failure.\n\n"
+        "proto/report.proto. Where nothing failed, verdict.cause is no_failure; where\n"
+        "that cannot be known, because something is missing, it is undetermined.\n\n"
         "Exit status: 0 done; 1 the trace cannot be read; 2 wrong usage; 3 answered,\n"
         "but the trace is incomplete (said at the top).");
     std::string path;
@@ -57,7 +71,8 @@ int cmd_explain(int argc, char** argv) {
     app.add_option("TRACE", path, "the trace file")->required();
     CLI::Option* failure = app.add_option("--failure", number,
                                           "the failed call of this number, as `fragscope report` lists them")
-                               ->type_name("N");
+                               ->type_name("N")
+                               ->check(not_a_failure_number);
     app.add_flag("--all", all, "explain every failed call, in order of time")->excludes(failure);
     app.add_flag("--json", json, "one JSON object a line instead of words");
     if (const std::optional<int> status = parse(app, argc, argv)) return *status;
@@ -75,9 +90,11 @@ int cmd_explain(int argc, char** argv) {
     const Style style = style_of_stdout();
     int status = kDone;
     bool first = true;
+    bool explained = false;
     for (const std::uint32_t n : chosen(all, number, failures)) {
         const report::Explanation explanation = analysis::explain_failure(*trace, n);
         status = status_of(explanation.health());
+        explained = explanation.has_request();
         const std::string rule =
             first ? "" : "\n" + std::string(static_cast<std::size_t>(style.width), '-') + "\n\n";
         if (!(json ? write_json(explanation) : write_answer(rule + render_explanation(explanation, style)))) {
@@ -85,7 +102,7 @@ int cmd_explain(int argc, char** argv) {
         }
         first = false;
     }
-    if (!json && !all && failures > 1 && !write_answer(others_words(failures))) return kCannot;
+    if (!json && !all && !write_answer(others_words(failures, explained, style))) return kCannot;
     return status;
 }
 

@@ -32,12 +32,13 @@ std::string as_it_was_words(const Explanation& explanation) {
     const Counterfactual* as_it_was = counterfactual_of(explanation, "as_it_was");
     if (as_it_was == nullptr || !is_known(as_it_was->available()) || !is_known(as_it_was->needed()))
         return {};
-    std::string words =
-        fmt::format("As it was, the request needed {} and {} was available to it",
-                    quantity_words(as_it_was->needed()), quantity_words(as_it_was->available()));
+    std::string words = fmt::format("As it was, the request needed {} and {} was available to it",
+                                    quantity_words(as_it_was->needed()),
+                                    available_words(as_it_was->available(), as_it_was->needed()));
     if (as_it_was->has_margin_low() && as_it_was->has_margin_high() &&
         as_it_was->margin_low() == as_it_was->margin_high() && as_it_was->margin_low() < 0) {
-        words += fmt::format(": {} too little", human_margin(as_it_was->margin_low()).substr(1));
+        const std::string margin = margin_cell(*as_it_was);
+        words += margin.starts_with('-') ? fmt::format(": {} too little", margin.substr(1)) : ": " + margin;
     }
     return words + ".";
 }
@@ -55,16 +56,16 @@ std::string removal_words(const Explanation& explanation) {
 void put_verdict(Page& page, const Explanation& explanation) {
     const report::Verdict& verdict = explanation.verdict();
     const Term cause = cause_term(verdict.cause());
-    std::string headline = "Why it failed: ";
-    if (verdict.cause() == report::Verdict::no_failure) headline = "Nothing to explain: ";
-    headline += cause_words(verdict);
+    const bool none = verdict.cause() == report::Verdict::no_failure;
+    std::string headline = (none ? "Nothing to explain: " : "Why it failed: ") + cause_words(verdict);
+    if (none && explanation.of_failures() != 0) headline = "Nothing to explain: no failed request for memory";
+    if (!none && !explanation.has_request()) headline = "Whether a request failed: " + cause_words(verdict);
     page.gap();
     page.paragraph(headline, 0, Tone::kBad);
     page.paragraph(
         verdict.summary().empty() ? upper_first(std::string(cause.meaning)) + "." : verdict.summary(), 2);
     // A named limit says more than the name of its class.
-    if (!verdict.summary().empty() && verdict.cause() != report::Verdict::no_failure &&
-        verdict.constraint().empty()) {
+    if (!verdict.summary().empty() && !none && explanation.has_request() && verdict.constraint().empty()) {
         page.paragraph(fmt::format("{}: {}.", upper_first(std::string(cause.name)), cause.meaning), 2,
                        Tone::kQuiet);
     }
@@ -102,7 +103,7 @@ void put_request(Page& page, const Explanation& explanation) {
              fmt::format("process {}, thread {}, {}", request.process(), request.thread(),
                          request.device().empty() ? "device not known" : "device " + request.device()));
     put_fact(page, "when",
-             fmt::format("{} after the start, call number {} of its process",
+             fmt::format("{} after the start, record number {} of its process",
                          human_duration(request.time_ns()), grouped(request.sequence())));
     put_fact(page, "asked for", quantity_words(request.requested()));
     std::string needed = quantity_words(request.needed());
@@ -161,15 +162,16 @@ report::Scope common_scope(const Explanation& explanation) {
     return best == nullptr ? report::Scope() : best->scope();
 }
 
-// Exactly zero, and known to be: worth a word, not a row. (What is not known is never zero.) A device with nothing left is
-// no such case: that zero is the point.
+// Exactly zero, and known to be: worth a word, not a row. (What is not known is never zero.) A device with
+// nothing left is no such case: that zero is the point.
 bool is_zero(const Quantity& quantity) {
     if (quantity.definition() == Quantity::device_free || quantity.definition() == Quantity::eligible_free)
         return false;
     return quantity.has_low_bytes() && quantity.has_high_bytes() && quantity.high_bytes() == 0;
 }
 
-// Whether the same definition stands in the audit once more: with an amount that gets its own row, or as an earlier zero.
+// Whether the same definition stands in the audit once more: with an amount that gets its own row, or as an
+// earlier zero.
 bool quantity_elsewhere(const Explanation& explanation, const Quantity& zero) {
     bool before = true;
     for (const Quantity& other : explanation.audit()) {
@@ -223,6 +225,9 @@ void put_audit(Page& page, const Explanation& explanation) {
     }
     page.table(table);
     if (!zero.empty()) page.paragraph("Known to be zero: " + zero + ".", 2);
+    if (zero.find("other recorded processes") != std::string::npos) {
+        page.paragraph("What processes hold that were not recorded is in unattributed.", 2, Tone::kQuiet);
+    }
     page.gap();
     for (const Quantity::Evidence evidence : used) {
         const Term term = evidence_term(evidence);
@@ -233,6 +238,8 @@ void put_audit(Page& page, const Explanation& explanation) {
 // Two amounts that differ but read alike are both written out exactly.
 std::pair<std::string, std::string> compared_cells(const Quantity& available, const Quantity& needed) {
     const bool known = is_known(available) && is_known(needed);
+    const std::string below = available_cell(available, needed);
+    if (below != quantity_cell(available)) return {below, quantity_cell(needed)};
     if (known && (read_alike(available.low_bytes(), needed.low_bytes()) ||
                   read_alike(available.high_bytes(), needed.high_bytes()))) {
         return {quantity_exact_cell(available), quantity_exact_cell(needed)};
@@ -256,12 +263,18 @@ void put_counterfactuals(Page& page, const Explanation& explanation) {
                      {"fits?", Align::kLeft, true},
                      {"margin", Align::kRight, true}};
     bool any_interval = false;
-    std::vector<std::string> elsewhere;
+    // What does not apply, by its reason: one reason often stands for several.
+    std::vector<std::pair<std::string, std::string>> elsewhere;
     for (const Counterfactual& one : explanation.counterfactuals()) {
         const auto [available, needed] = compared_cells(one.available(), one.needed());
         std::string removed = one.removed().empty() ? one.id() : one.removed();
         if (one.outcome() == Counterfactual::not_applicable) {
-            elsewhere.push_back(removed + (one.reason().empty() ? "" : ": " + one.reason()));
+            const auto same = std::find_if(elsewhere.begin(), elsewhere.end(),
+                                           [&](const auto& each) { return each.first == one.reason(); });
+            if (same == elsewhere.end())
+                elsewhere.emplace_back(one.reason(), removed);
+            else
+                same->second += "; " + removed;
             continue;
         }
         if (one.id() == "as_it_was") removed = "(nothing: as it was)";
@@ -281,7 +294,8 @@ void put_counterfactuals(Page& page, const Explanation& explanation) {
                        Tone::kQuiet);
     }
     if (!elsewhere.empty()) page.paragraph("Does not apply here:", 2, Tone::kQuiet);
-    for (const std::string& text : elsewhere) page.item("-", text, 4, Tone::kQuiet);
+    for (const auto& [reason, removed] : elsewhere)
+        page.item("-", reason.empty() ? removed : removed + ": " + reason, 4, Tone::kQuiet);
 }
 
 void put_domains(Page& page, const Explanation& explanation) {
@@ -292,7 +306,9 @@ void put_domains(Page& page, const Explanation& explanation) {
         "domains.",
         2, Tone::kQuiet);
     for (const report::Domain& domain : explanation.domains()) {
-        page.item("-", domain.name().empty() ? "domain without a name" : upper_first(domain_words(domain.name())), 2, Tone::kStrong);
+        page.item("-",
+                  domain.name().empty() ? "domain without a name" : upper_first(domain_words(domain.name())),
+                  2, Tone::kStrong);
         if (!is_known(domain.free_sum()) && !is_known(domain.free_largest()) && !is_known(domain.charged())) {
             page.paragraph("Nothing is known of it: " + (domain.free_sum().reason().empty()
                                                              ? std::string("no record speaks of it.")
@@ -310,9 +326,13 @@ void put_domains(Page& page, const Explanation& explanation) {
                               human_ratio(domain.external_ratio()))
                 : std::string("External fragmentation (the share outside the largest piece): not known."),
             4);
+        // What was written and what was asked for are two measures of payload: each under its own name.
+        const bool written = domain.requested().definition() == Quantity::payload_written;
         page.paragraph(
-            fmt::format("Charged: {}; requested: {}; internal waste (charged, but never asked for): {}.",
-                        quantity_words(domain.charged()), quantity_words(domain.requested()),
+            fmt::format("Charged: {}; {}: {}; internal waste (charged, and {}): {}.",
+                        quantity_words(domain.charged()), written ? "payload written" : "requested",
+                        quantity_words(domain.requested()),
+                        written ? "nothing wrote to it" : "never asked for",
                         quantity_words(domain.internal_waste())),
             4);
         page.paragraph(
@@ -372,6 +392,8 @@ std::string render_explanation(const Explanation& explanation, const Style& styl
     page.title(title_of(explanation));
     put_health(page, explanation.health());
     put_verdict(page, explanation);
+    // Without a request there is a sentence, and nothing that could be said of a state.
+    if (explanation.id().empty() && !explanation.has_request()) return page.text();
     if (explanation.verdict().cause() == report::Verdict::no_failure) return page.text();
     // First what a person came for; then what it rests on.
     put_list(page, "What to do", explanation.actions(), true, "Nothing that this trace gives reason for.");

@@ -62,6 +62,13 @@ std::string joined(const google::protobuf::RepeatedPtrField<std::string>& parts)
     return text;
 }
 
+// As the recording has it (trace.proto): "unknown" of a process whose end was seen and whose status was not.
+std::string ended_words(const std::string& how) {
+    if (how.empty()) return "How it ended is not known.";
+    if (how != "unknown") return fmt::format("Ended: {}.", how);
+    return "It ended; with which status is not known, because fragscope did not start this process itself.";
+}
+
 void put_processes(Page& page, const Report& report) {
     page.heading("What ran");
     if (report.processes().empty()) {
@@ -78,8 +85,7 @@ void put_processes(Page& page, const Report& report) {
             process.command_line().empty() ? process.executable() : joined(process.command_line());
         page.item("-", fmt::format("process {}, pid {}: {}", process.index(), process.pid(),
                                    line.empty() ? "its command line is not known" : line));
-        std::string facts = process.ended_how().empty() ? "How it ended is not known."
-                                                        : fmt::format("Ended: {}.", process.ended_how());
+        std::string facts = ended_words(process.ended_how());
         facts += fmt::format(" {}, {} of them failed.", counted(process.events(), "recorded event"),
                              process.failures() == 0 ? "none" : grouped(process.failures()));
         facts += process.has_driver_version()
@@ -258,7 +264,9 @@ void put_blind_spots(Page& page, const Report& report) {
             any = true;
         }
     }
-    if (!any) page.paragraph("No blind spot is known in this recording.", 2);
+    const bool complete = health_warnings(report.health()).empty();
+    if (!complete) page.paragraph("What is missing from this recording: see the top.", 2);
+    if (!any && complete) page.paragraph("No blind spot is known in this recording.", 2);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "tools/words.h"
 
@@ -36,7 +37,10 @@ Term definition_term(Quantity::Definition definition) {
         case Quantity::unattributed:
             return {"unattributed", "taken on the device, and explained by no recorded call"};
         case Quantity::other_processes:
-            return {"other processes", "charged by the other recorded processes on the same device"};
+            return {
+                "other recorded processes",
+                "charged by the other recorded processes on the same device; one that was not recorded is in "
+                "unattributed"};
         case Quantity::cached:
             return {"cached", "kept by a pool or allocator for later, in no live allocation"};
         case Quantity::reclaimable:
@@ -249,31 +253,80 @@ std::string quantity_words(const Quantity& quantity) {
     return cell(quantity, Form::kBoth);
 }
 
+bool just_below(const Quantity& quantity, std::uint64_t limit) {
+    return quantity.has_high_bytes() && limit != 0 && quantity.high_bytes() == limit - 1;
+}
+
+namespace {
+
+// Nothing where the plain form says it better.
+std::string below_need(const Quantity& available, const Quantity& needed) {
+    const bool exact = available.has_low_bytes() && available.low_bytes() == available.high_bytes();
+    if (!needed.has_low_bytes() || exact || !just_below(available, needed.low_bytes())) return {};
+    const std::string below = "less than " + human_bytes(needed.low_bytes());
+    if (available.low_bytes() == 0) return below;
+    return fmt::format("at least {}, but {}", human_bytes(available.low_bytes()), below);
+}
+
+// Margins are signed 64-bit numbers: one at their end stands for all that lies beyond it.
+std::string margin_words(std::int64_t margin) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+    if (margin == kMost) return "more than +8 EiB";
+    if (margin <= -kMost) return "more than 8 EiB too little";
+    return human_margin(margin);
+}
+
+}  // namespace
+
+std::string available_cell(const Quantity& available, const Quantity& needed) {
+    const std::string below = below_need(available, needed);
+    return below.empty() ? quantity_cell(available) : below;
+}
+
+std::string available_words(const Quantity& available, const Quantity& needed) {
+    const std::string below = below_need(available, needed);
+    return below.empty() ? quantity_words(available) : below;
+}
+
 std::string margin_cell(const Counterfactual& counterfactual) {
     const bool low = counterfactual.has_margin_low();
     const bool high = counterfactual.has_margin_high();
     if (low && high) {
-        const std::string from = human_margin(counterfactual.margin_low());
-        const std::string to = human_margin(counterfactual.margin_high());
+        const std::string from = margin_words(counterfactual.margin_low());
+        // One byte below what would fit: the end is the need itself, which is not reached.
+        const std::string to =
+            counterfactual.margin_high() == -1 ? "below 0 B" : margin_words(counterfactual.margin_high());
         return counterfactual.margin_low() == counterfactual.margin_high()
                    ? from
                    : fmt::format("{} to {}", from, to);
     }
-    if (low) return "at least " + human_margin(counterfactual.margin_low());
-    if (high) return "at most " + human_margin(counterfactual.margin_high());
+    if (low) return "at least " + margin_words(counterfactual.margin_low());
+    if (high) return "at most " + margin_words(counterfactual.margin_high());
     return "not known";
 }
+
+namespace {
+
+// The upper end in words; one byte below a whole number of KiB is the end of a request that failed.
+std::string upper_end(std::uint64_t bytes) {
+    if (bytes != std::numeric_limits<std::uint64_t>::max() && (bytes + 1) % 1024 == 0)
+        return "less than " + both_bytes(bytes + 1);
+    return "at most " + both_bytes(bytes);
+}
+
+}  // namespace
 
 std::string bound_words(const Quantity& largest) {
     const bool low = largest.has_low_bytes();
     const bool high = largest.has_high_bytes();
     if (low && high) {
         if (largest.low_bytes() == largest.high_bytes()) return "exactly " + both_bytes(largest.low_bytes());
-        return fmt::format("at least {}, less than {}", both_bytes(largest.low_bytes()),
-                           both_bytes(largest.high_bytes()));
+        if (largest.low_bytes() == 0) return upper_end(largest.high_bytes()) + "; nothing was seen to fit";
+        return fmt::format("at least {}, {}", both_bytes(largest.low_bytes()),
+                           upper_end(largest.high_bytes()));
     }
     if (low) return fmt::format("at least {}; no upper end known", both_bytes(largest.low_bytes()));
-    if (high) return fmt::format("less than {}; nothing was seen to fit", both_bytes(largest.high_bytes()));
+    if (high) return upper_end(largest.high_bytes()) + "; nothing was seen to fit";
     return "not known";
 }
 
@@ -286,7 +339,7 @@ std::string scope_words(const report::Scope& scope) {
     if (scope.has_process()) add(fmt::format("process {}", scope.process()));
     if (!scope.device().empty()) add("device " + scope.device());
     if (!scope.domain().empty()) add(domain_words(scope.domain()));
-    if (scope.has_snapshot()) add("at call number " + grouped(scope.snapshot()));
+    if (scope.has_snapshot()) add("at record number " + grouped(scope.snapshot()));
     if (scope.has_time_ns()) add(human_duration(scope.time_ns()) + " after the start");
     return words;
 }

@@ -41,7 +41,14 @@ bool read_alike(std::uint64_t a, std::uint64_t b);
 bool is_known(const report::Quantity& quantity);
 // A margin of a counterfactual, as a cell.
 std::string margin_cell(const report::Counterfactual& counterfactual);
-// The half-open interval of a Bound: the low end was seen to fit, the high end proven not to.
+// Whether the upper end stands one byte below `limit`: then "less than LIMIT" says it best.
+bool just_below(const report::Quantity& quantity, std::uint64_t limit);
+// What was available against what was needed, for a table cell and for running text: an upper end one byte
+// below the need reads "less than NEED".
+std::string available_cell(const report::Quantity& available, const report::Quantity& needed);
+std::string available_words(const report::Quantity& available, const report::Quantity& needed);
+// The interval of a Bound: the low end was seen to fit; nothing above the high end fits, which may fit
+// itself.
 std::string bound_words(const report::Quantity& largest);
 
 // "physical" and "virtual" in words; other names of domains stand as they are.

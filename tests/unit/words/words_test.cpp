@@ -134,8 +134,29 @@ TEST_CASE("quantities: exact, interval, open ends, not known") {
     quantity.clear_low_bytes();
     quantity.set_high_bytes(0);
     CHECK(quantity_words(quantity) == "at most 0 B");
-    CHECK(bound_words(quantity) == "less than 0 B; nothing was seen to fit");
-    CHECK(bound_words(between(1 << 20, 2 << 20)) == "at least 1 MiB, less than 2 MiB");
+    CHECK(bound_words(quantity) == "at most 0 B; nothing was seen to fit");
+    // The upper end is not proven not to fit; one byte below a request that failed, the request is.
+    CHECK(bound_words(between(1 << 20, 2 << 20)) == "at least 1 MiB, at most 2 MiB");
+    CHECK(bound_words(between(1 << 20, (2 << 20) - 1)) == "at least 1 MiB, less than 2 MiB");
+    CHECK(bound_words(between(0, 64 << 20)) == "at most 64 MiB; nothing was seen to fit");
+}
+
+TEST_CASE("an amount that ends one byte below the need is less than the need") {
+    const Quantity need = between(64 << 20, 64 << 20);
+    CHECK(available_words(between(0, (64 << 20) - 1), need) == "less than 64 MiB");
+    CHECK(available_cell(between(1 << 20, (64 << 20) - 1), need) == "at least 1 MiB, but less than 64 MiB");
+    CHECK(available_words(between(0, 64 << 20), need) == "between 0 B and 64 MiB");
+    // What is known exactly is said exactly.
+    CHECK(available_words(between((64 << 20) - 1, (64 << 20) - 1), need) == "64.0 MiB (67,108,863 B)");
+}
+
+TEST_CASE("a margin at the end of its numbers stands for more than that") {
+    report::Counterfactual one;
+    one.set_margin_low(-std::numeric_limits<std::int64_t>::max());
+    one.set_margin_high(-std::numeric_limits<std::int64_t>::max());
+    CHECK(margin_cell(one) == "more than 8 EiB too little");
+    one.set_margin_high(std::numeric_limits<std::int64_t>::max());
+    CHECK(margin_cell(one) == "more than 8 EiB too little to more than +8 EiB");
 }
 
 TEST_CASE("margins of counterfactuals: absent ends are not known") {
