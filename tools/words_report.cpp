@@ -62,11 +62,16 @@ std::string joined(const google::protobuf::RepeatedPtrField<std::string>& parts)
     return text;
 }
 
-// As the recording has it (trace.proto): "unknown" of a process whose end was seen and whose status was not.
+// How a process ended, as the recording writes it (trace.proto), in words.
 std::string ended_words(const std::string& how) {
     if (how.empty()) return "How it ended is not known.";
-    if (how != "unknown") return fmt::format("Ended: {}.", how);
-    return "It ended; with which status is not known, because fragscope did not start this process itself.";
+    if (how == "unknown") {
+        return "It is gone; how it ended is not known, because fragscope did not start this process itself.";
+    }
+    if (how == "detached") return "It ended in an orderly way; its exit status is not known.";
+    if (how == "exec") return "It became another program (exec).";
+    if (how == "still running") return "It was still running when the recording ended.";
+    return fmt::format("Ended: {}.", how);
 }
 
 void put_processes(Page& page, const Report& report) {

@@ -8,7 +8,9 @@
 
 #include "tests/unit/words/unqualified.h"
 #include "tools/words_chart.h"
+#include "tools/words_explain.h"
 #include "tools/words_json.h"
+#include "tools/words_report.h"
 #include "tools/words_terms.h"
 
 using namespace fragscope;
@@ -239,4 +241,60 @@ TEST_CASE("JSON: one line, the proto's own names, empty fields too") {
     CHECK(line->find("\"cause\":\"virtual_space_fragmentation\"") != std::string::npos);
     CHECK(line->find("\"constraint\":\"\"") != std::string::npos);
     CHECK(line->find("\"of_failures\":0") != std::string::npos);
+}
+
+TEST_CASE("a process whose end was not watched is not said to have ended in a way called unknown") {
+    report::Report report;
+    report.add_processes()->set_ended_how("unknown");
+    const std::string text = render_report(report, Style{110, false, false});
+    CHECK(text.find("Ended: unknown") == std::string::npos);
+    CHECK(text.find("fragscope did not start this process itself") != std::string::npos);
+    report.mutable_processes(0)->set_ended_how("signal 9");
+    CHECK(render_report(report, Style{110, false, false}).find("Ended: signal 9.") != std::string::npos);
+    report.mutable_processes(0)->set_ended_how("still running");
+    CHECK(render_report(report, Style{110, false, false}).find("still running when the recording") !=
+          std::string::npos);
+}
+
+TEST_CASE("removals that do not apply for one reason stand on one line with it") {
+    report::Explanation e;
+    e.set_id("failure:1");
+    e.mutable_request()->set_function("cuMemAlloc_v2");
+    for (const char* id : {"first", "second", "third"}) {
+        report::Counterfactual& one = *e.add_counterfactuals();
+        one.set_id(id);
+        one.set_removed(id);
+        one.set_outcome(report::Counterfactual::not_applicable);
+        one.set_reason(id == std::string("third") ? "another" : "no pool is in use");
+    }
+    const std::string text = render_explanation(e, Style{110, false, false});
+    CHECK(text.find("first; second: no pool is in use") != std::string::npos);
+    CHECK(text.find("third: another") != std::string::npos);
+}
+
+TEST_CASE("a page for a trace that may miss its failure does not say that nothing failed") {
+    report::Explanation e;
+    e.mutable_health()->add_warnings("The file is cut off.");
+    e.mutable_verdict()->set_cause(report::Verdict::undetermined);
+    e.mutable_verdict()->set_summary("Whether a request failed is not known.");
+    const std::string text = render_explanation(e, Style{80, false, false});
+    CHECK(text.find("Whether a request failed: undetermined") != std::string::npos);
+    CHECK(text.find("no failure") == std::string::npos);
+    CHECK(text.find("complete: nothing") == std::string::npos);
+}
+
+TEST_CASE("what was written is never called requested") {
+    report::Explanation e;
+    e.set_id("failure:1");
+    report::Domain& domain = *e.add_domains();
+    domain.set_name("physical");
+    *domain.mutable_charged() = between(7u << 20, 7u << 20);
+    *domain.mutable_requested() = between(1u << 20, 1u << 20);
+    domain.mutable_requested()->set_definition(Quantity::payload_written);
+    *domain.mutable_internal_waste() = between(6u << 20, 6u << 20);
+    const std::string text = render_explanation(e, Style{110, false, false});
+    CHECK(text.find("payload written: 1 MiB") != std::string::npos);
+    CHECK(text.find("requested: 1 MiB") == std::string::npos);
+    domain.mutable_requested()->set_definition(Quantity::requested);
+    CHECK(render_explanation(e, Style{110, false, false}).find("requested: 1 MiB") != std::string::npos);
 }
