@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "analysis/kinds.h"
+
 namespace fragscope::analysis {
 namespace {
 
@@ -13,6 +15,52 @@ constexpr char kNothingWitnessed[] =
     "nothing of this kind succeeded between the failure and this process's next release";
 constexpr char kFreeNotKnown[] = "how much of the device was held by nobody at the failure is not known";
 
+// What succeeded between the failure and this process's next release, by mechanism. All of it fitted into the
+// state of the failure: nothing was given back in between.
+struct Witnesses {
+    std::uint64_t linear = 0;  // largest single one
+    std::uint64_t handle = 0;
+    std::uint64_t pool = 0;
+    std::uint64_t reservation = 0;
+    std::uint64_t handles_together = 0;
+    std::uint64_t pieces_together = 0;  // linear memory and handles
+};
+
+int device_of_call(const Event& event) {
+    if (event.kind != Kind::kHandleCreated) return event.device;
+    return wire::location_type(event.extra) == kLocationDevice ? wire::location_id(event.extra) : kNoDevice;
+}
+
+Witnesses witnesses_of(const Situation& s) {
+    Witnesses out;
+    const auto& events = s.trace->events[s.failure.process.value];
+    for (std::size_t i = s.failure.index + 1; i < events.size(); ++i) {
+        const Event& event = events[i];
+        if (event.has(wire::kByShim) || event.has(wire::kContinued) || event.failed()) continue;
+        if (releases(event.kind)) break;
+        const std::uint64_t bytes = event.bytes.value;
+        // A success of the very request shows that something else has changed: from here on nothing is a
+        // witness.
+        if (event.kind == s.event->kind && device_of_call(event) == device_of_call(*s.event) &&
+            bytes >= s.request.requested) {
+            break;
+        }
+        if (event.kind == Kind::kReserved) out.reservation = std::max(out.reservation, bytes);
+        if (device_of_call(event) != s.request.device || event.has(wire::kCaptured)) continue;
+        if (event.kind == Kind::kLinearAcquired) {
+            out.linear = std::max(out.linear, bytes);
+            out.pieces_together += bytes;
+        } else if (event.kind == Kind::kHandleCreated) {
+            out.handle = std::max(out.handle, bytes);
+            out.handles_together += bytes;
+            out.pieces_together += bytes;
+        } else if (event.kind == Kind::kPoolAcquired) {
+            out.pool = std::max(out.pool, bytes);
+        }
+    }
+    return out;
+}
+
 class Bound {
   public:
     Bound(const Situation& s, const char* mechanism, const Scope& scope) : s_(s), scope_(scope) {
@@ -20,13 +68,13 @@ class Bound {
         out_.set_low_evidence(kNothingWitnessed);
         low_ = 0;
     }
-    // A success of the same mechanism in the same state.
-    Bound& witnessed(bool same_mechanism) {
-        if (same_mechanism && s_.succeeded_after != 0) {
-            low_ = s_.succeeded_after;
+    // Successes of this mechanism in the same state, one call or several together.
+    Bound& witnessed(std::uint64_t bytes, bool together = false) {
+        if (bytes > low_) {
+            low_ = bytes;
             out_.set_low_evidence(
-                fmt::format("{} succeeded after the failure, before this process released anything",
-                            in_words(s_.succeeded_after)));
+                fmt::format("{} {} after the failure, before this process released anything", in_words(bytes),
+                            together ? "in all, of one call or several, succeeded" : "succeeded"));
         }
         return *this;
     }
@@ -59,7 +107,11 @@ class Bound {
             out_.set_limited_by("not known");
             out_.set_high_evidence(kFreeNotKnown);
         }
-        if (high_ && low_ > *high_) low_ = *high_;
+        if (high_ && low_ > *high_) {
+            // More than there was: others gave something back in between, so it is no witness of that moment.
+            low_ = 0;
+            out_.set_low_evidence(kNothingWitnessed);
+        }
         *out_.mutable_largest() =
             Quantity::bounded(report::Quantity::largest_allocatable, {low_, high_}, scope_, note).message();
         return out_;
@@ -85,10 +137,11 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
     const auto free = s.free_then.high();
     const std::string sum = "device-free memory";
     const std::string said = s.free_then.reason();
+    const Witnesses seen = witnesses_of(s);
 
     if (s.request.draws == Draws::kAddressSpace) {
         out.push_back(Bound(s, "reservation", s.address)
-                          .witnessed(true)
+                          .witnessed(seen.reservation)
                           .at_least(std::min(s.space.small_witnessed_largest, s.request.requested - 1),
                                     "the largest gap that was reserved before and was given back")
                           .failed(true)
@@ -98,7 +151,7 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
     if (s.request.device == kNoDevice) return out;
 
     out.push_back(Bound(s, "direct", s.physical)
-                      .witnessed(kind == Kind::kLinearAcquired)
+                      .witnessed(seen.linear)
                       .at_most(free, sum, said)
                       .failed(kind == Kind::kLinearAcquired)
                       .done("one cuMemAlloc"));
@@ -106,7 +159,7 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
     const std::uint64_t minimum = s.page;
     out.push_back(
         Bound(s, "vmm", s.physical)
-            .witnessed(kind == Kind::kHandleCreated)
+            .witnessed(seen.handle)
             .at_most(in_whole(free, minimum), sum, said + ", in whole units of " + in_words(minimum))
             .failed(kind == Kind::kHandleCreated)
             .done("one cuMemCreate at the minimum granularity; it needs an address range to be mapped"));
@@ -119,14 +172,15 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
                           .done("one cuMemCreate at the recommended granularity"));
     }
     Bound stitched(s, "stitched", s.physical);
-    stitched.at_most(in_whole(free, minimum), sum, said + ", in whole units of " + in_words(minimum));
+    stitched.witnessed(seen.handles_together, true)
+        .at_most(in_whole(free, minimum), sum, said + ", in whole units of " + in_words(minimum));
     if (kind == Kind::kHandleCreated && s.request.requested == minimum) stitched.failed(true);
     out.push_back(
         stitched.done("many small cuMemCreate mapped side by side: consecutive addresses, no larger physical "
                       "extent and no more bytes "
                       "than nobody holds; it needs an address range, and a mapping call for each unit"));
     Bound segmented(s, "segmented", s.physical);
-    segmented.at_most(free, sum, said);
+    segmented.witnessed(seen.pieces_together, true).at_most(free, sum, said);
     if (kind == Kind::kLinearAcquired && s.request.requested <= kPackedUpTo) segmented.failed(true);
     out.push_back(
         segmented.done("several allocations that the program addresses through a table: every consumer of "
@@ -135,7 +189,7 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
     if (s.used_pools) {
         Bound pool(s, "pool", s.physical);
         const auto cached = s.cached.high();
-        pool.witnessed(kind == Kind::kPoolAcquired)
+        pool.witnessed(seen.pool)
             .at_most(free && cached ? std::optional(*free + *cached) : std::nullopt,
                      "device-free memory and what pools keep", "as the driver said right after the failure")
             .failed(kind == Kind::kPoolAcquired);
