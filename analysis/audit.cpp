@@ -23,6 +23,23 @@ Quantity handles_written(const Situation& s) {
                              s.physical, s.payload.why);
 }
 
+// Charged less payload, by definition: what pages hold beside their payload, and pages that hold none.
+Quantity waste_of_handles(const Situation& s) {
+    if (!holds_handles(s) || !s.payload.seen) return s.handle_waste;
+    const Quantity written =
+        Quantity::derived(report::Quantity::payload_written, s.payload.written, s.physical, "");
+    const auto waste = minus(
+        s.handles, written, report::Quantity::internal_waste,
+        fmt::format("{} in pages that hold some payload, {} in pages that nothing wrote to, "
+                    "which may wait for data still to come; {}",
+                    in_words(s.payload.partly_unwritten), in_words(s.payload.never_written), s.payload.why));
+    if (!waste || !waste->known()) return s.handle_waste;
+    if (s.payload.decisive) return *waste;
+    // What was seen written is the least there is: the rest may hold payload too.
+    return Quantity::bounded(report::Quantity::internal_waste, {0, waste->high()}, s.physical,
+                             fmt::format("no more than what was not seen written; {}", s.payload.why));
+}
+
 Quantity reserved_addresses(const Situation& s) {
     const std::string why = "sizes of cuMemAddressReserve not freed yet; it takes no memory by itself";
     const Interval interval = weakened(Interval::exactly(s.space.reserved), s.losses);
@@ -60,7 +77,7 @@ report::Domain physical_domain(const Situation& s) {
     // written, of a linear block by what was asked for, and the two are not one measure.
     const bool handles = holds_handles(s);
     const Quantity& charged = handles ? s.handles : s.linear;
-    const Quantity& waste = handles ? s.handle_waste : s.linear_waste;
+    const Quantity waste = handles ? waste_of_handles(s) : s.linear_waste;
     *out.mutable_charged() =
         charged.as(report::Quantity::charged, handles ? "VMM allocations of this process" : s.linear.reason())
             .message();
@@ -72,8 +89,7 @@ report::Domain physical_domain(const Situation& s) {
     out.set_note(
         fmt::format("The external ratio of physical memory cannot be computed: the largest run that nobody "
                     "holds is not visible. {}",
-                    handles ? "Charged, requested and waste are of VMM allocations only, in pages that hold "
-                              "some payload; mapping them "
+                    handles ? "Charged, payload written and waste are of VMM allocations only; mapping them "
                               "elsewhere does not remove the waste."
                             : "Charged, requested and waste are of linear memory only (cuMemAlloc); pools "
                               "are domains of their own."));
@@ -190,7 +206,8 @@ std::vector<report::Quantity> audit_of(const Situation& s) {
     }
     add(s.pending);
     add(handles_written(s));
-    add(s.handle_waste.as(report::Quantity::internal_waste, "VMM: " + s.handle_waste.reason()));
+    const Quantity waste = waste_of_handles(s);
+    add(waste.as(report::Quantity::internal_waste, "VMM: " + waste.reason()));
     add(s.linear_waste.as(report::Quantity::internal_waste, "linear: " + s.linear_waste.reason()));
     add(s.free_then.as(report::Quantity::eligible_free,
                        "for a new allocation from the device, as far as bytes go: " + s.free_then.reason()));
