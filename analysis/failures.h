@@ -11,7 +11,8 @@
 
 namespace fragscope::analysis {
 
-inline constexpr std::uint16_t kOutOfMemory = 2;  // CUDA_ERROR_OUT_OF_MEMORY of cuda.h
+inline constexpr std::uint16_t kInvalidValue = 1;  // CUDA_ERROR_INVALID_VALUE of cuda.h
+inline constexpr std::uint16_t kOutOfMemory = 2;   // CUDA_ERROR_OUT_OF_MEMORY
 
 struct Failure {
     std::uint32_t number = 0;  // from 1, by time over all processes

@@ -52,6 +52,7 @@ report::Health health_of(const Trace& trace) {
             trace.file.readable_bytes));
     }
     if (!trace.file.problem.empty()) out.add_warnings(trace.file.problem);
+    for (const std::string& warning : trace.end.warnings()) out.add_warnings(warning);
     if (trace.end.processes_refused() != 0) {
         out.add_warnings(
             fmt::format("{} processes found no place in the session and are not in this trace at all.",
@@ -70,6 +71,9 @@ report::Health health_of(const Trace& trace) {
                 fmt::format("What the driver says about {}'s devices is not complete in this trace.",
                             process_in_words(trace, {process})));
         }
+    }
+    if (trace.processes.empty() && out.warnings().empty()) {
+        out.add_warnings("No process was recorded, so this trace knows of no call at all.");
     }
     out.set_complete(out.warnings().empty());
     return out;

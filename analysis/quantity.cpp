@@ -209,7 +209,11 @@ std::string in_words(std::uint64_t bytes) {
 std::string in_words(const Interval& interval) {
     if (interval.exact()) return in_words(*interval.low);
     if (interval.low && interval.high) {
-        return fmt::format("between {} and {}", in_words(*interval.low), in_words(*interval.high));
+        const std::string low = in_words(*interval.low);
+        const std::string high = in_words(*interval.high);
+        // Ends that would read alike are told apart by their bytes.
+        return low == high ? fmt::format("between {} B and {} B", *interval.low, *interval.high)
+                           : fmt::format("between {} and {}", low, high);
     }
     if (interval.low) return fmt::format("at least {}", in_words(*interval.low));
     if (interval.high) return fmt::format("at most {}", in_words(*interval.high));

@@ -24,12 +24,110 @@ std::string function_name(const Trace& trace, const Event& event) {
     return event.function.value < trace.functions.size() ? trace.functions[event.function.value] : "";
 }
 
-report::Verdict not_about_memory(const Trace& trace, const Event& event) {
+// The granularity that the size of a physical allocation has to be a multiple of and is not; 0: no such thing
+// is known.
+std::uint64_t granularity_missed(const Trace& trace, ProcessIndex process, const Event& event) {
+    if (event.kind != wire::Kind::kHandleCreated || event.result != kInvalidValue ||
+        wire::location_type(event.extra) != kLocationDevice) {
+        return 0;
+    }
+    const trace::Device* device = device_of(trace, process, wire::location_id(event.extra));
+    if (device == nullptr || device->minimum_granularity_bytes() == 0) return 0;
+    return event.bytes.value % device->minimum_granularity_bytes() == 0 ? 0
+                                                                        : device->minimum_granularity_bytes();
+}
+
+report::Verdict not_about_memory(const Trace& trace, ProcessIndex process, const Event& event) {
     report::Verdict out;
     out.set_cause(report::Verdict::not_an_allocation);
-    out.set_summary(fmt::format("{} answered {}: that is not a shortage of memory.",
-                                function_name(trace, event), result_name(event.result)));
+    std::string summary = fmt::format("{} answered {}: that is not a shortage of memory.",
+                                      function_name(trace, event), result_name(event.result));
+    if (const std::uint64_t granularity = granularity_missed(trace, process, event); granularity != 0) {
+        out.set_constraint("size_not_multiple_of_granularity");
+        summary += fmt::format(
+            " The size asked for, {} ({} B), is not a multiple of the device's granularity, {}: cuMemCreate "
+            "takes "
+            "whole multiples of it only.",
+            in_words(event.bytes.value), event.bytes.value, in_words(granularity));
+    }
+    out.set_summary(summary);
     return out;
+}
+
+// "cuMemCreate, CUDA_ERROR_INVALID_VALUE (2 times); …": failed calls of one kind together, the first few
+// kinds.
+std::string kinds_of(const Trace& trace, const std::vector<Failure>& failures) {
+    constexpr std::size_t kShown = 4;
+    std::vector<std::pair<std::string, std::size_t>> kinds;
+    for (const Failure& failure : failures) {
+        const Event& event = trace.events[failure.process.value][failure.index];
+        const std::string name = function_name(trace, event) + ", " + result_name(event.result);
+        const auto found =
+            std::find_if(kinds.begin(), kinds.end(), [&](const auto& kind) { return kind.first == name; });
+        if (found == kinds.end())
+            kinds.emplace_back(name, 1);
+        else
+            ++found->second;
+    }
+    std::string out;
+    for (std::size_t i = 0; i < std::min(kinds.size(), kShown); ++i) {
+        out += (i == 0 ? "" : "; ") + kinds[i].first;
+        if (kinds[i].second > 1) out += fmt::format(" ({} times)", kinds[i].second);
+    }
+    if (kinds.size() > kShown) out += "; and others";
+    return out;
+}
+
+bool by_signal(const trace::Process& process) { return process.ended_how().starts_with("signal"); }
+
+// What to say of processes that a signal ended: their last calls may have no record. Empty: there are none.
+std::string ended_by_signal(const Trace& trace) {
+    std::string out;
+    for (std::uint32_t index = 0; index < trace.processes.size(); ++index) {
+        if (!by_signal(trace.processes[index])) continue;
+        out += fmt::format(" {} was ended by {}: a call that was under way then has no record.",
+                           process_in_words(trace, {index}), trace.processes[index].ended_how());
+    }
+    if (out.size() > 1 && out[1] == 'p') out[1] = 'P';
+    return out;
+}
+
+// Nothing in the trace is to be explained. Where something is missing from it, that does not say that no
+// request failed.
+report::Verdict without_a_failure(const Trace& trace, const std::vector<Failure>& failures,
+                                  const report::Health& health) {
+    report::Verdict out;
+    out.set_cause(report::Verdict::no_failure);
+    std::string summary = "No call failed in this trace: there is nothing to explain.";
+    if (!failures.empty()) {
+        summary = fmt::format(
+            "No request failed for want of memory. {} failed otherwise: {}.",
+            failures.size() == 1 ? std::string("1 call") : fmt::format("{} calls", failures.size()),
+            kinds_of(trace, failures));
+    }
+    if (!health.complete()) {
+        out.set_cause(report::Verdict::undetermined);
+        summary = failures.empty() ? "No failed call is in what could be read, but not all is there."
+                                   : "In what could be read: " + summary + " But not all is there.";
+        if (trace.end.events_not_written() != 0) {
+            summary +=
+                fmt::format(" {} recorded events are missing from the file.", trace.end.events_not_written());
+        }
+        summary += " Whether a request for memory failed is not known.";
+        out.set_deciding_measurement(
+            "a recording without the gaps that are named at the top, made until the program has ended");
+    }
+    out.set_summary(summary + ended_by_signal(trace));
+    return out;
+}
+
+// A span of time as the pages write it.
+std::string span_in_words(std::uint64_t ns) {
+    const double value = static_cast<double>(ns);
+    if (ns < 1'000) return fmt::format("{} ns", ns);
+    if (ns < 1'000'000) return fmt::format("{:.1f} us", value / 1e3);
+    if (ns < 1'000'000'000) return fmt::format("{:.1f} ms", value / 1e6);
+    return fmt::format("{:.1f} s", value / 1e9);
 }
 
 report::Request request_message(const Situation& s) {
@@ -170,7 +268,7 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
         summary.set_result_name(result_name(event.result));
         if (!failure.allocation) {
             summary.set_request(request_of(event, ProcessState{}).in_words);
-            *summary.mutable_verdict() = not_about_memory(trace, event);
+            *summary.mutable_verdict() = not_about_memory(trace, failure.process, event);
         } else if (verdicts < options.verdicts) {
             ++verdicts;
             const Situation situation = situation_at(trace, failure, walk);
@@ -199,16 +297,16 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number) {
     const std::vector<Failure> failures = list_failures(trace);
     out.set_of_failures(static_cast<std::uint32_t>(failures.size()));
     if (number == 0) number = default_failure(failures).value_or(0);
-    if (number == 0 || number > failures.size()) {
-        report::Verdict& verdict = *out.mutable_verdict();
-        verdict.set_cause(report::Verdict::no_failure);
-        verdict.set_summary(
-            failures.empty() ? "No call failed in this trace: there is nothing to explain."
-            : number > failures.size()
-                ? fmt::format("This trace has {} failed calls, and no number {}.", failures.size(), number)
-                : fmt::format("No allocation failed in this trace; {} calls "
-                              "failed for other reasons than memory.",
-                              failures.size()));
+    if (number == 0) {
+        *out.mutable_verdict() = without_a_failure(trace, failures, out.health());
+        return out;
+    }
+    if (number > failures.size()) {
+        out.mutable_verdict()->set_cause(report::Verdict::no_failure);
+        out.mutable_verdict()->set_summary(
+            failures.size() == 1
+                ? fmt::format("This trace has 1 failed call, and no number {}.", number)
+                : fmt::format("This trace has {} failed calls, and no number {}.", failures.size(), number));
         return out;
     }
     const Failure& failure = failures[number - 1];
@@ -217,7 +315,7 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number) {
     const Situation situation = situation_at(trace, failure, walk);
     *out.mutable_request() = request_message(situation);
     if (!failure.allocation) {
-        *out.mutable_verdict() = not_about_memory(trace, *situation.event);
+        *out.mutable_verdict() = not_about_memory(trace, failure.process, *situation.event);
         return out;
     }
     const std::vector<Counterfactual> rows = counterfactuals_of(situation);
@@ -228,17 +326,18 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number) {
     for (const report::Bound& bound : bounds_of(situation)) *out.add_bounds() = bound;
     for (const std::string& action : actions_for(situation, rows, out.verdict())) out.add_actions(action);
     for (const std::string& unknown : not_known_in(situation)) out.add_not_known(unknown);
+    if (const std::string ended = ended_by_signal(trace); !ended.empty()) {
+        out.add_not_known("What came last." + ended);
+    }
     if (situation.snapshot.devices.empty()) {
         if (const Failure* told = last_one_told(trace, failures, failure)) {
             const Event& earlier = trace.events[told->process.value][told->index];
             out.add_actions(
-                fmt::format("Look at failure {} of the same process, {:.1f} ms before, for which the driver "
-                            "was asked: `explain --failure "
-                            "{}`.",
+                fmt::format("Look at failure {} of the same process, {} before, for which the driver "
+                            "was asked: `explain --failure {}`.",
                             told->number,
-                            static_cast<double>(situation.event->start.value -
-                                                std::min(earlier.start.value, situation.event->start.value)) /
-                                1e6,
+                            span_in_words(situation.event->start.value -
+                                          std::min(earlier.start.value, situation.event->start.value)),
                             told->number));
         }
     }

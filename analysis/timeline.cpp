@@ -73,9 +73,10 @@ namespace {
 
 // What one device's line needs beside the process's state.
 struct Line {
-    Thinner thinner{kTimelinePoints - kSeries.size() - 2};
+    Thinner thinner{kTimelinePoints - kSeries.size() - 3};
     std::map<ObjectId, std::uint64_t> pool_reserved;  // last word of each pool
     std::array<Moment, kSeries.size()> peaks;
+    Moment pool_peak;  // the highest that the driver named: it is asked now and then, not at every change
     Moment last;
 };
 
@@ -98,6 +99,7 @@ report::Timeline timeline_of(const Line& line, ProcessIndex process, const std::
     for (std::size_t i = 0; i < kSeries.size(); ++i) {
         if (line.peaks[i].*kSeries[i].value != 0) moments.push_back(line.peaks[i]);
     }
+    if (line.pool_peak.pool_reserved) moments.push_back(line.pool_peak);
     moments.push_back(line.last);
     std::stable_sort(moments.begin(), moments.end(),
                      [](const Moment& a, const Moment& b) { return a.sequence < b.sequence; });
@@ -251,6 +253,8 @@ void RunRecorder::add(const ProcessState& state, const Event& event) {
         for (std::size_t i = 0; i < kSeries.size(); ++i) {
             if (now.*kSeries[i].value > line.peaks[i].*kSeries[i].value) line.peaks[i] = now;
         }
+        if (now.pool_reserved && *now.pool_reserved > line.pool_peak.pool_reserved.value_or(0))
+            line.pool_peak = now;
         line.thinner.add(now);
         line.last = now;
     }
@@ -280,6 +284,22 @@ RunOfProcess RunRecorder::result(const ProcessState& state) const {
                      : Quantity::bounded(
                            kSeries[i].definition, interval, scope,
                            reason + "; records are missing, or were made before the recording began"))
+                    .message();
+            out.peaks.push_back(message);
+        }
+        if (line.pool_peak.pool_reserved) {
+            Scope scope;
+            scope.process = process_.value;
+            scope.device = name;
+            scope.domain = "pools";
+            scope.snapshot = line.pool_peak.sequence;
+            scope.time_ns = line.pool_peak.time_ns;
+            report::Peak message;
+            *message.mutable_quantity() =
+                Quantity::bounded(
+                    report::Quantity::charged, {line.pool_peak.pool_reserved, std::nullopt}, scope,
+                    "pools: the highest sum that the driver named when it was asked; in between "
+                    "it may have been higher")
                     .message();
             out.peaks.push_back(message);
         }

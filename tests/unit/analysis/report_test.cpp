@@ -6,9 +6,11 @@
 #include <algorithm>
 
 #include "analysis/costs.h"
+#include "analysis/quantity.h"
 #include "analysis/session.h"
 #include "analysis/timeline.h"
 #include "tests/unit/analysis/builder.h"
+#include "tests/unit/analysis/scenario.h"
 
 using namespace fragscope;
 using namespace fragscope::analysis;
@@ -22,6 +24,10 @@ const report::Quantity* peak(const report::Report& r, Q::Definition definition) 
         if (p.quantity().definition() == definition) return &p.quantity();
     }
     return nullptr;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
 }
 
 const report::Leak* leak(const report::Report& r, const std::string& what) {
@@ -210,4 +216,165 @@ TEST_CASE("a duration histogram is never off by more than a thirty-second") {
         CHECK(one.quantile(0.5) <= ns + ns / 32);
     }
     CHECK(DurationHistogram{}.quantile(0.5) == 0);
+}
+
+// ------------------------------------------------------------------------- what the trace cannot know, in
+// words
+
+TEST_CASE("no failure is claimed only of a trace that is whole") {
+    SessionBuilder session;
+    session.process().linear(0x10000000, kGiB);
+    CHECK(explained(session).verdict().cause() == report::Verdict::no_failure);
+    session.trace().file.cut_off = true;
+    const auto cut = explained(session);
+    CHECK(cut.verdict().cause() == report::Verdict::undetermined);
+    CHECK(contains(cut.verdict().summary(), "Whether a request for memory failed is not known"));
+    CHECK_FALSE(cut.verdict().deciding_measurement().empty());
+    CHECK_FALSE(cut.health().complete());
+    session.trace().file.cut_off = false;
+    session.trace().end.set_events_not_written(4711);
+    CHECK(contains(explained(session).verdict().summary(), "4711 recorded events are missing"));
+}
+
+TEST_CASE("why something could not be recorded weakens the trace and stands at its top") {
+    SessionBuilder session;
+    session.process().linear(0x10000000, kGiB);
+    session.trace().end.add_warnings("The program is linked statically, so nothing of it was recorded.");
+    const auto e = explained(session);
+    CHECK_FALSE(e.health().complete());
+    REQUIRE(e.health().warnings_size() == 1);
+    CHECK(e.health().warnings(0) == "The program is linked statically, so nothing of it was recorded.");
+    CHECK(e.verdict().cause() == report::Verdict::undetermined);
+}
+
+TEST_CASE("a trace of no process knows of no call, and does not say that none failed") {
+    SessionBuilder session;
+    const auto e = explained(session);
+    CHECK(e.verdict().cause() == report::Verdict::undetermined);
+    CHECK_FALSE(e.health().complete());
+}
+
+TEST_CASE("calls that failed for another reason than memory are named and counted") {
+    SessionBuilder session;
+    auto& p = session.process();
+    p.linear(0, kGiB).failed(201);
+    const auto one = explained(session);
+    CHECK(one.verdict().cause() == report::Verdict::no_failure);
+    CHECK(one.verdict().summary() ==
+          "No request failed for want of memory. 1 call failed otherwise: cuMemAlloc_v2, "
+          "CUDA_ERROR_INVALID_CONTEXT.");
+    p.linear(0, kGiB).failed(201);
+    CHECK(contains(explained(session).verdict().summary(),
+                   "2 calls failed otherwise: cuMemAlloc_v2, CUDA_ERROR_INVALID_CONTEXT (2 times)."));
+}
+
+TEST_CASE("a size that is no multiple of the granularity is the named reason of an invalid value") {
+    SessionBuilder session;
+    auto& p = session.process();
+    p.process().mutable_devices(0)->set_minimum_granularity_bytes(2 * kMiB);
+    p.create(1, 3 * kMiB).failed(1).create(2, 4 * kMiB).failed(1);
+    const auto wrong = explain_failure(session.trace(), 1);
+    CHECK(wrong.verdict().cause() == report::Verdict::not_an_allocation);
+    CHECK(wrong.verdict().constraint() == "size_not_multiple_of_granularity");
+    CHECK(contains(wrong.verdict().summary(),
+                   "3 MiB (3145728 B), is not a multiple of the device's granularity"));
+    const auto other = explain_failure(session.trace(), 2);
+    CHECK(other.verdict().constraint().empty());
+}
+
+TEST_CASE("a process that a signal ended may have had a call under way") {
+    SessionBuilder session;
+    auto& p = session.process();
+    p.linear(0x10000000, kGiB);
+    p.process().set_ended_how("signal 9");
+    const auto quiet = explained(session);
+    CHECK(
+        contains(quiet.verdict().summary(), "was ended by signal 9: a call that was under way then has no"));
+    p.linear(0, 9 * kGiB).failed().snapshot(7 * kGiB, 8 * kGiB).snapshot_end();
+    const auto e = explained(session);
+    REQUIRE(e.not_known_size() != 0);
+    CHECK(contains(e.not_known(e.not_known_size() - 1), "ended by signal 9"));
+}
+
+TEST_CASE(
+    "bounds: a success of another mechanism is a witness for that mechanism, and its upper end may fit") {
+    SessionBuilder session;
+    auto& p = session.process();
+    p.linear(0, kGiB).failed().snapshot(64 * kMiB, 8 * kGiB).snapshot_end();
+    p.create(1, 32 * kMiB).create(2, 32 * kMiB);
+    const auto e = explained(session);
+    CHECK(bound(e, "direct").largest().low_bytes() == 0);
+    CHECK(bound(e, "direct").largest().high_bytes() == 64 * kMiB);
+    CHECK(bound(e, "vmm").largest().low_bytes() == 32 * kMiB);
+    CHECK(bound(e, "vmm").largest().high_bytes() == 64 * kMiB);
+    CHECK(bound(e, "stitched").largest().low_bytes() == 64 * kMiB);
+    CHECK(bound(e, "segmented").largest().low_bytes() == 64 * kMiB);
+}
+
+TEST_CASE("bounds: after a release, or with more than there was, a success is no witness") {
+    SessionBuilder session;
+    auto& p = session.process();
+    p.linear(0x10000000, kGiB).linear(0, kGiB).failed().snapshot(64 * kMiB, 8 * kGiB).snapshot_end();
+    p.create(1, 128 * kMiB);
+    CHECK(bound(explained(session), "vmm").largest().low_bytes() == 0);
+    SessionBuilder released;
+    auto& q = released.process();
+    q.linear(0x10000000, kGiB).linear(0, kGiB).failed().snapshot(64 * kMiB, 8 * kGiB).snapshot_end();
+    q.free(0x10000000).create(1, 32 * kMiB);
+    CHECK(bound(explained(released), "vmm").largest().low_bytes() == 0);
+}
+
+TEST_CASE("internal waste is what is charged and holds no payload: pages that nothing wrote to are in it") {
+    SessionBuilder session;
+    auto& p = session.process();
+    p.create(1, 7 * kGiB).reserve(0x4000000000, 7 * kGiB).map(0x4000000000, 7 * kGiB, 1);
+    p.touch(0x4000000000, 64 * kMiB);
+    p.loss().set_kernel_launches(0);
+    p.loss().set_opaque_writes(0);
+    p.linear(0, 4 * kGiB).failed().snapshot(kGiB, 8 * kGiB).snapshot_end();
+    const auto e = explained(session);
+    const auto& physical = domain(e, "physical");
+    CHECK(physical.charged().low_bytes() == 7 * kGiB);
+    CHECK(physical.requested().definition() == Q::payload_written);
+    CHECK(physical.requested().low_bytes() == 64 * kMiB);
+    CHECK(physical.internal_waste().low_bytes() == 7 * kGiB - 64 * kMiB);
+    CHECK(physical.internal_waste().high_bytes() == 7 * kGiB - 64 * kMiB);
+    CHECK(physical.internal_ratio() == doctest::Approx(1.0 - 64.0 / 7168));
+    p.loss().set_kernel_launches(1);  // it may have written anywhere
+    const auto open = explained(session);
+    CHECK(domain(open, "physical").internal_waste().low_bytes() == 0);
+    CHECK(domain(open, "physical").internal_waste().high_bytes() == 7 * kGiB - 64 * kMiB);
+}
+
+TEST_CASE("what pools held is among the peaks, as the least that it was") {
+    SessionBuilder session;
+    auto& p = session.process();
+    p.pool_take(0x2000000000, kGiB, 0xb00).linear(0, 8 * kGiB).failed().snapshot(kGiB, 8 * kGiB);
+    p.snapshot_pool(0xb00, kGiB, 3 * kGiB).snapshot_end();
+    const auto report = make_report(session.trace());
+    bool found = false;
+    for (const auto& each : report.peaks()) {
+        if (each.quantity().scope().domain() != "pools") continue;
+        found = true;
+        CHECK(each.quantity().definition() == Q::charged);
+        CHECK(each.quantity().low_bytes() == 3 * kGiB);
+        CHECK_FALSE(each.quantity().has_high_bytes());
+    }
+    CHECK(found);
+}
+
+TEST_CASE("how long before another failure was is told in a unit that shows it") {
+    SessionBuilder session;
+    auto& p = session.process();
+    p.linear(0, 9 * kGiB).failed().snapshot(7 * kGiB, 8 * kGiB).snapshot_end();
+    p.linear(0, 9 * kGiB).failed();
+    const auto e = explained(session);
+    CHECK(says(e, "us before"));
+    CHECK_FALSE(says(e, "0.0 ms"));
+}
+
+TEST_CASE("the ends of an interval that read alike are told apart by their bytes") {
+    CHECK(in_words(Interval{UINT64_MAX - 4095, UINT64_MAX}) ==
+          "between 18446744073709547520 B and 18446744073709551615 B");
+    CHECK(in_words(Interval{kGiB, 2 * kGiB}) == "between 1 GiB and 2 GiB");
 }
