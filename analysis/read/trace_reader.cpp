@@ -125,8 +125,8 @@ ReadResult read_whole(const std::string& path) {
         break;
     }
     if (!assembly.started())
-        return {std::nullopt,
-                fmt::format("{} is damaged {}; nothing before it can be used", path, trace.file.problem)};
+        return {std::nullopt, fmt::format("{} is damaged where it begins, so nothing of it can be read: {}",
+                                          path, trace.file.problem)};
     trace.file.cut_off = !assembly.ended();
     for (std::vector<Event>& events : trace.events) sort_by_sequence(events);
     return result;

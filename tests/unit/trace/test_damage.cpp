@@ -96,6 +96,17 @@ TEST_CASE("a newer format is refused by name, with both versions") {
               " has trace format version 2; this Fragscope reads versions up to 1: use a newer one");
 }
 
+TEST_CASE("where the session's description is damaged, the sentence says that nothing can be read") {
+    test::Bytes bytes = test::small_trace();
+    bytes[sizeof(trace::FileHeader) + sizeof(trace::ChunkHeader)] ^= std::byte{1};
+    const test::TemporaryFile file(bytes);
+    const std::string error = analysis::read_trace(file.path()).error;
+    CHECK(
+        error.rfind(file.path() +
+                        " is damaged where it begins, so nothing of it can be read: at offset 32: the chunk",
+                    0) == 0);
+}
+
 TEST_CASE("what is no trace file is refused in one sentence") {
     const auto error = [](const std::string& path) {
         const analysis::ReadResult read = analysis::read_trace(path);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "analysis/read/kind_name.h"
+#include "analysis/read/payload_name.h"
 #include "analysis/read/result_name.h"
 
 using namespace fragscope;
@@ -41,4 +42,25 @@ TEST_CASE("every kind has a name of its own, and is found by it") {
     }
     CHECK(analysis::kind_name(wire::Kind::kNone).id == "unknown");
     CHECK_FALSE(analysis::kind_from_id("unknown"));
+}
+
+TEST_CASE("payload fields have different names, and amounts say that they are bytes") {
+    using analysis::PayloadForm;
+    for (int k = 1; k <= static_cast<int>(wire::Kind::kCalled); ++k) {
+        const analysis::PayloadNames names = analysis::payload_names(static_cast<wire::Kind>(k));
+        std::set<std::string_view> different;
+        for (const analysis::PayloadField& field : {names.address, names.bytes, names.object, names.extra}) {
+            CAPTURE(std::string(field.name));
+            CHECK(different.insert(field.name).second);
+            const bool says_bytes =
+                field.name.size() >= 5 && field.name.substr(field.name.size() - 5) == "bytes";
+            CHECK(says_bytes == (field.form == PayloadForm::kBytes));
+        }
+    }
+    const analysis::PayloadNames memory = analysis::payload_names(wire::Kind::kDeviceMemory);
+    CHECK(memory.address.name == "free_bytes");
+    CHECK(memory.bytes.name == "total_bytes");
+    CHECK(memory.object.form == PayloadForm::kAddress);
+    CHECK(analysis::payload_names(wire::Kind::kPoolState).extra.name == "release_threshold_bytes");
+    CHECK(analysis::payload_names(wire::Kind::kMapped).address.name == "address");
 }
