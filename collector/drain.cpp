@@ -27,6 +27,10 @@ bool is_plausible(const wire::Record& record) {
     return record.sequence != 0 || is_environment(record.kind);
 }
 
+std::uint64_t lost_of(const trace::Loss& loss) {
+    return loss.acquisitions() + loss.releases() + loss.others() + loss.records_without_ring();
+}
+
 }  // namespace
 
 void Drain::Losses::add(const wire::RingHeader& ring) {
@@ -54,8 +58,7 @@ std::uint32_t Drain::processes_attached() const {
 
 std::uint64_t Drain::records_lost() const {
     std::uint64_t lost = 0;
-    for (const Process& p : processes_)
-        lost += p.loss.acquisitions() + p.loss.releases() + p.loss.others() + p.loss.records_without_ring();
+    for (const Process& p : processes_) lost += lost_of(p.loss);
     return lost;
 }
 
@@ -264,6 +267,7 @@ void Drain::emit(std::uint32_t index, const SequenceMerge::Held& held) {
         process.info.set_first_ns(*start);
         process.info_changed = true;
     }
+    if (record.result == 0) process.answered = true;
     EventRow row;
     row.sequence = record.sequence;
     row.start_ns = *start;
@@ -336,18 +340,27 @@ void Drain::flush(std::uint64_t now_ns) {
     }
 }
 
+// Nothing more comes of this process: its last events and state go to the file.
+void Drain::end_process(std::uint32_t index, const std::string& how) {
+    Process& process = processes_[index];
+    if (process.info.ended_how().empty()) process.info.set_ended_how(how);
+    count_losses(process);
+    // Nothing was lost and no call succeeded: there is nothing that the driver could have said to it.
+    if (!process.answered && lost_of(process.loss) == 0 && process.records_refused == 0 &&
+        process.rings_damaged == 0)
+        process.info.set_environment_complete(true);
+    process.info_changed = true;
+    write_state(process);
+    writer_.forget(index);
+}
+
 void Drain::finish_process(std::uint32_t index, const std::string& how) {
     Process& process = processes_[index];
     release(index, last_flush_ns_, true);
     const wire::SlotState state = host_.process_slot(process.slot).state.load(std::memory_order_acquire);
-    if (process.info.ended_how().empty())
-        process.info.set_ended_how(how == "unknown" && state == wire::SlotState::kReleased ? "detached"
-                                                                                           : how);
     process.info.set_ended_ns(monotonic_ns());
-    process.info_changed = true;
-    write_state(process);
     writer_.set_complete_below(index, process.merge->next());
-    writer_.forget(index);
+    end_process(index, how == "unknown" && state == wire::SlotState::kReleased ? "detached" : how);
     process.liveness.reset();
     process.merge.reset();
     process.names.clear();
@@ -390,10 +403,7 @@ void Drain::finish() {
             continue;
         }
         release(i, now.ns, true);
-        process.info.set_ended_how("still running");
-        process.info_changed = true;
-        write_state(process);
-        writer_.forget(i);
+        end_process(i, "still running");
     }
 }
 

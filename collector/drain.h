@@ -67,7 +67,8 @@ class Drain {
         bool dead = false;        // seen before this round's rings were drained
         bool replaced = false;    // by a program that it executed itself
         bool info_changed = true;
-        Losses freed;  // of its rings that are free again
+        bool answered = false;  // a call of it succeeded: it had the driver
+        Losses freed;           // of its rings that are free again
         std::uint64_t rings_damaged = 0;
         std::uint64_t records_refused = 0;
         trace::Loss loss;  // latest totals
@@ -94,6 +95,7 @@ class Drain {
     std::string function_name(const Process& process, std::uint16_t function) const;
     void count_losses(Process& process);
     void write_state(Process& process);
+    void end_process(std::uint32_t process, const std::string& how);
     void flush(std::uint64_t now_ns);
     void finish_process(std::uint32_t process, const std::string& how);
 

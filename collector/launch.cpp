@@ -111,14 +111,22 @@ Launcher::Launcher() {
 }
 
 Launcher::~Launcher() {
+    if (gate_ >= 0) cancel();
     g_child = -1;
     set_back();
 }
 
-int Launcher::start(const std::string& path, const std::vector<std::string>& arguments,
-                    const std::vector<std::string>& environment) {
+int Launcher::prepare(const std::string& path, const std::vector<std::string>& arguments,
+                      const std::vector<std::string>& environment) {
+    int gate[2];
     int report[2];
-    if (::pipe2(report, O_CLOEXEC) != 0) return errno;
+    if (::pipe2(gate, O_CLOEXEC) != 0) return errno;
+    if (::pipe2(report, O_CLOEXEC) != 0) {
+        const int error = errno;
+        ::close(gate[0]);
+        ::close(gate[1]);
+        return error;
+    }
     std::vector<char*> argv = pointers(arguments);
     std::vector<char*> envp = pointers(environment);
     // Nothing may come between the fork and knowing the child, or a signal would be lost.
@@ -129,6 +137,10 @@ int Launcher::start(const std::string& path, const std::vector<std::string>& arg
     const pid_t child = ::fork();
     if (child == 0) {
         set_back();
+        ::close(gate[1]);
+        // Signals that come while it waits are kept for the program.
+        char go = 0;
+        if (::read(gate[0], &go, 1) != 1) ::_exit(125);
         ::sigprocmask(SIG_SETMASK, &before, nullptr);
         ::execvpe(path.c_str(), argv.data(),
                   envp.data());  // has a slash; runs a script without "#!" as shells do
@@ -136,30 +148,49 @@ int Launcher::start(const std::string& path, const std::vector<std::string>& arg
         (void)!::write(report[1], &error, sizeof error);
         ::_exit(127);
     }
-    const int fork_error = errno;
+    const int error = child < 0 ? errno : 0;
     if (child > 0) {
         child_ = child;
         g_child = child;
     }
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
+    ::close(gate[0]);
     ::close(report[1]);
-    int error = child < 0 ? fork_error : 0;
-    if (child > 0) {
-        ssize_t n;
-        do {
-            n = ::read(report[0], &error, sizeof error);
-        } while (n < 0 && errno == EINTR);
-        if (n == static_cast<ssize_t>(sizeof error)) {
-            while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-            }
-            child_ = -1;
-            g_child = -1;
-        } else {
-            error = 0;
-        }
-    }
-    ::close(report[0]);
+    gate_ = gate[1];
+    report_ = report[0];
+    if (error != 0) cancel();
     return error;
+}
+
+int Launcher::go() {
+    const char go = 1;
+    (void)!::write(gate_, &go, 1);  // fails only where the child was killed: then it has ended, as seen later
+    ::close(gate_);
+    gate_ = -1;
+    int error = 0;
+    ssize_t n;
+    do {
+        n = ::read(report_, &error, sizeof error);
+    } while (n < 0 && errno == EINTR);
+    ::close(report_);
+    report_ = -1;
+    if (n != static_cast<ssize_t>(sizeof error)) return 0;
+    reap();
+    return error;
+}
+
+void Launcher::cancel() {
+    ::close(gate_);
+    ::close(report_);
+    gate_ = report_ = -1;
+    if (child_ > 0) reap();
+}
+
+void Launcher::reap() {
+    while (::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    child_ = -1;
+    g_child = -1;  // its number may be another process's from now on
 }
 
 std::optional<Ended> Launcher::ended() {

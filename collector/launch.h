@@ -34,9 +34,14 @@ class Launcher {
     Launcher(const Launcher&) = delete;
     Launcher& operator=(const Launcher&) = delete;
 
-    // Returns 0, or the error number with which the program could not be started.
-    int start(const std::string& path, const std::vector<std::string>& arguments,
-              const std::vector<std::string>& environment);
+    // Makes the program's process, which waits: its number is known before anything of the program runs.
+    // Returns 0 or an error number. To be followed by go() or by cancel().
+    int prepare(const std::string& path, const std::vector<std::string>& arguments,
+                const std::vector<std::string>& environment);
+    // Lets it execute the program. Returns 0, or the error number with which it could not.
+    int go();
+    // The process ends without having executed anything.
+    void cancel();
     pid_t pid() const { return child_; }
     // Whether and how the program has ended. Does not wait.
     std::optional<Ended> ended();
@@ -45,7 +50,11 @@ class Launcher {
     void forget_signals();
 
   private:
+    void reap();
+
     pid_t child_ = -1;
+    int gate_ = -1;    // one byte lets the child go, its end makes the child end
+    int report_ = -1;  // the error number of the child's exec, or the end where it succeeded
 };
 
 }  // namespace fragscope::collector

@@ -34,7 +34,7 @@ std::string loader_warning(int fd, const std::string& path) {
         if (segment.p_type == PT_INTERP) return "";
     }
     return fmt::format(
-        "{} is statically linked: nothing can be preloaded into it, so nothing of it will be recorded", path);
+        "{} is statically linked: nothing can be preloaded into it, so nothing of it can be recorded", path);
 }
 
 std::string privilege_warning(int fd, const struct stat& status, const std::string& path) {
@@ -44,8 +44,7 @@ std::string privilege_warning(int fd, const struct stat& status, const std::stri
     if (!other_user && !other_group && !capabilities) return "";
     return fmt::format(
         "{} runs with the rights of another user or group (setuid, setgid or file capabilities): the loader "
-        "ignores "
-        "preloaded libraries there, so nothing of it will be recorded",
+        "ignores preloaded libraries there, so nothing of it can be recorded",
         path);
 }
 

@@ -62,6 +62,22 @@ std::string reason(const RecordOutcome& outcome, int signal_received) {
     return "finished";
 }
 
+// Why nothing, or not all, is in the trace, beside the losses that are numbers of their own there.
+std::vector<std::string> warnings_of(const RecordOutcome& outcome, const ProgramFile& program) {
+    std::vector<std::string> out;
+    if (!program.warning.empty())
+        out.push_back(program.warning + ".");
+    else if (outcome.processes == 0 && outcome.processes_refused == 0)
+        out.push_back(fmt::format(
+            "No process used the CUDA driver, as far as could be seen: {} and what it started never called "
+            "it, or the recorder could not be loaded into them (statically linked or setuid programs), or "
+            "the driver was reached past it; so nothing was recorded.",
+            program.path));
+    if (!outcome.write_problem.empty())
+        out.push_back(fmt::format("The trace file is not complete: {}.", outcome.write_problem));
+    return out;
+}
+
 }  // namespace
 
 RecordOutcome record(const RecordOptions& options, const std::function<void(const std::string&)>& say) {
@@ -93,10 +109,16 @@ RecordOutcome record(const RecordOptions& options, const std::function<void(cons
     if (session.host == nullptr) return refuse(kOwnTrouble, session.problem);
     if (!session.problem.empty()) say(session.problem);
 
+    // The program's process is there before the file, whose name has its number; the program is not: where
+    // the file cannot be, it never runs.
+    if (const int error = launcher.prepare(program.path, options.program,
+                                           traced_environment(options.shim, session.host->name()));
+        error != 0)
+        return refuse(kOwnTrouble, fmt::format("cannot make a process: {}", std::strerror(error)));
     const bool named = !options.output.empty();
     const std::string output =
         named ? options.output
-              : fmt::format("fragscope-{}-{}.fst", file_name(options.program.front()), ::getpid());
+              : fmt::format("fragscope-{}-{}.fst", file_name(options.program.front()), launcher.pid());
     FileSink::Opened opened = FileSink::open(output, !named                   ? Existing::kNumber
                                                      : options.replace_output ? Existing::kReplace
                                                                               : Existing::kRefuse);
@@ -110,9 +132,7 @@ RecordOutcome record(const RecordOptions& options, const std::function<void(cons
     }
     Drain drain(*session.host, writer, start);
 
-    const int error =
-        launcher.start(program.path, options.program, traced_environment(options.shim, session.host->name()));
-    if (error != 0) {
+    if (const int error = launcher.go(); error != 0) {
         sink.discard();
         // The file is there, as was seen before: what is missing is what it needs to be started.
         return refuse(126,
@@ -157,12 +177,14 @@ RecordOutcome record(const RecordOptions& options, const std::function<void(cons
     if (writer.stopped()) outcome.write_problem = sink.problem();
     trace::SessionEnd end;
     end.set_end_ns(monotonic_ns());
-    end.set_reason(reason(outcome, signals_before_end));
+    end.set_reason(to_utf8(reason(outcome, signals_before_end)));
     end.set_processes(outcome.processes);
     end.set_processes_refused(outcome.processes_refused);
     end.set_clock_ticks_per_ns(drain.ticks_per_ns());
     if (outcome.program->exit_status) end.set_exit_status(*outcome.program->exit_status);
     if (outcome.program->signal) end.set_exit_signal(*outcome.program->signal);
+    outcome.warnings = warnings_of(outcome, program);
+    for (const std::string& warning : outcome.warnings) end.add_warnings(to_utf8(warning));
     writer.end(end);
     if (writer.stopped()) outcome.write_problem = sink.problem();
 

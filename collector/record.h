@@ -16,7 +16,8 @@ namespace fragscope::collector {
 
 struct RecordOptions {
     std::vector<std::string> program;  // with its arguments; not empty
-    std::string output;                // empty: fragscope-<program>-<pid>.fst, numbered if that exists
+    // Empty: fragscope-<program>-<its pid>.fst, numbered if that exists.
+    std::string output;
     bool replace_output = false;
     std::string shim;  // path of libfragscope.so
     SessionOptions session;
@@ -27,7 +28,8 @@ struct RecordOutcome {
     // Of fragscope itself: the program's, or 125 to 127 where it did not start and `error` says why.
     int status = 0;
     std::string error;
-    std::vector<std::string> warnings;  // one sentence each
+    // Why nothing, or not all, could be recorded, one sentence each; in the trace too.
+    std::vector<std::string> warnings;
     bool started = false;
     std::optional<Ended> program;
     std::string file;

@@ -35,7 +35,7 @@ std::uint64_t bytes_for(std::uint32_t ring_records) {
 std::uint32_t ring_records_for(std::uint64_t bytes) {
     const std::uint64_t per_ring = bytes / kRings / sizeof(wire::Record);
     if (per_ring <= kMinRingRecords) return kMinRingRecords;
-    return static_cast<std::uint32_t>(std::bit_floor(std::min<std::uint64_t>(per_ring, 1u << 24)));
+    return static_cast<std::uint32_t>(std::bit_floor(std::min<std::uint64_t>(per_ring, kMaxRingRecords)));
 }
 
 std::string in_mib(std::uint64_t bytes) {
@@ -51,6 +51,7 @@ std::string new_name() {
 }  // namespace
 
 std::uint64_t min_session_bytes() { return bytes_for(kMinRingRecords); }
+std::uint64_t max_session_bytes() { return bytes_for(kMaxRingRecords); }
 
 int RingHost::reserve_by_fallocate(int fd, std::uint64_t bytes) {
     int error = 0;
@@ -99,6 +100,10 @@ RingHost::Created RingHost::create(const SessionOptions& options, const Reserve&
         problem =
             fmt::format("/dev/shm has no room for {} of buffers: recording with {}, so bursts may be lost",
                         in_mib(bytes_for(wanted)), in_mib(host->bytes()));
+    else if (host->bytes() < options.bytes / 4 * 3)
+        problem =
+            fmt::format("of the {} of buffers asked for {} are taken, as a thread's part is a power of two",
+                        in_mib(options.bytes), in_mib(host->bytes()));
     return {std::move(host), std::move(problem)};
 }
 

@@ -2,18 +2,19 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
-#include <cstdio>
+#include <array>
 #include <limits>
+#include <optional>
 #include <queue>
 #include <string>
 #include <vector>
 
 #include "analysis/read/kind_name.h"
+#include "analysis/read/payload_name.h"
 #include "analysis/read/result_name.h"
-#include "analysis/read/trace_reader.h"
+#include "tools/answer.h"
 #include "tools/command.h"
 #include "tools/words.h"
-#include "tools/words_json.h"
 #include "tools/words_terminal.h"
 
 namespace fragscope::tools {
@@ -22,6 +23,8 @@ namespace {
 
 using analysis::Event;
 using analysis::Trace;
+
+constexpr std::size_t kWriteBytes = 64 * 1024;  // lines gather up to here, then they are written
 
 struct Filter {
     std::optional<std::uint32_t> process;
@@ -44,6 +47,7 @@ bool passes(const Filter& filter, const Trace& trace, const Event& event) {
     const double at = seconds(trace, event);
     if (at < filter.from_s || at > filter.to_s) return false;
     if (filter.address) {
+        if (analysis::payload_names(event.kind).address.form != analysis::PayloadForm::kAddress) return false;
         const std::uint64_t begin = event.address.value;
         if (begin == 0 || *filter.address < begin) return false;
         if (*filter.address != begin && *filter.address - begin >= event.bytes.value) return false;
@@ -84,48 +88,92 @@ std::string quoted(const std::string& text) {
     return out + "\"";
 }
 
+// "name":value of one payload field.
+std::string json_payload(const analysis::PayloadField& field, std::uint64_t value) {
+    return field.form == analysis::PayloadForm::kAddress ? fmt::format(R"("{}":"{:#x}")", field.name, value)
+                                                         : fmt::format(R"("{}":{})", field.name, value);
+}
+
 std::string json_event(const Trace& trace, const Event& event) {
     const trace::Process& process = trace.processes[event.process.value];
+    const analysis::PayloadNames names = analysis::payload_names(event.kind);
     std::string flags;
     for (const std::string& name : flag_names(event.flags))
         flags += (flags.empty() ? "" : ",") + quoted(name);
     return fmt::format(
-        R"({{"time_ns":{},"process":{},"pid":{},"thread":{},"sequence":{},"function":{},"kind":{},"address":"{:#x}",)"
-        R"("bytes":{},"object":"{:#x}","extra":"{:#x}","device":{},"result":{},"result_name":{},"duration_ns":{},)"
-        R"("stack":{},"flags":[{}]}})",
+        R"({{"time_ns":{},"process":{},"pid":{},"thread":{},"sequence":{},"function":{},"kind":{},)"
+        R"({},{},{},{},"device":{},"result":{},"result_name":{},"duration_ns":{},"stack":{},"flags":[{}]}})",
         static_cast<std::int64_t>(event.start.value - trace.session.start_ns()), event.process.value,
         process.pid(), event.thread, event.sequence.value, quoted(trace.functions[event.function.value]),
-        quoted(std::string(analysis::kind_name(event.kind).id)), event.address.value, event.bytes.value,
-        event.object.value, event.extra,
+        quoted(std::string(analysis::kind_name(event.kind).id)),
+        json_payload(names.address, event.address.value), json_payload(names.bytes, event.bytes.value),
+        json_payload(names.object, event.object.value), json_payload(names.extra, event.extra),
         event.device == analysis::kNoDevice ? "null" : std::to_string(event.device), event.result,
         quoted(analysis::result_name(event.result)), event.duration_ns, event.stack, flags);
 }
 
-std::string text_event(const Trace& trace, const Event& event, const Style& style) {
-    std::string line = fmt::format("{:>13.6f}  {:>3}  {:>7}  {:>6}  {:<30}  {:<33}", seconds(trace, event),
-                                   event.process.value, event.thread, event.sequence.value,
-                                   printable(trace.functions[event.function.value], style.utf8),
-                                   analysis::kind_name(event.kind).words);
-    line += event.address.value != 0 ? fmt::format("  {:#14x}", event.address.value)
-                                     : fmt::format("  {:>14}", "-");
-    line += event.bytes.value != 0 ? fmt::format("  {:>12} {:<12}", event.bytes.value,
-                                                 "(" + human_bytes(event.bytes.value) + ")")
-                                   : fmt::format("  {:>12} {:<12}", "-", "");
-    line +=
-        event.object.value != 0 ? fmt::format("  {:#14x}", event.object.value) : fmt::format("  {:>14}", "-");
-    line += event.device == analysis::kNoDevice ? fmt::format("  {:>3}", "-")
-                                                : fmt::format("  {:>3}", event.device);
-    line += fmt::format("  {:<28}  {:>8}", analysis::result_name(event.result),
-                        human_duration(event.duration_ns));
-    const std::vector<std::string> flags = flag_names(event.flags);
-    if (!flags.empty()) line += fmt::format("  {}", fmt::join(flags, " "));
+// "512 KiB", or every byte where no unit is exact.
+std::string amount(std::uint64_t bytes) {
+    if (bytes == std::numeric_limits<std::uint64_t>::max()) return "no limit";
+    const std::string rounded = human_bytes(bytes);
+    return both_bytes(bytes) == rounded ? rounded : fmt::format("{} B", bytes);
+}
+
+std::string short_result(std::uint16_t result) {
+    if (result == 0) return "ok";
+    const std::string name = analysis::result_name(result);
+    constexpr std::string_view kPrefix = "CUDA_ERROR_";
+    return name.rfind(kPrefix, 0) == 0 ? name.substr(kPrefix.size()) : name;
+}
+
+// One line of the listing; the header goes through it too.
+std::string columns(const std::array<std::string, 13>& cell) {
+    std::string line = fmt::format(
+        "{:>11} {:>3} {:>7} {:>6}  {:<25} {:<18} {:>14} {:>12} {:>14} {:>3}  {:<14} {:>8}", cell[0], cell[1],
+        cell[2], cell[3], cell[4], cell[5], cell[6], cell[7], cell[8], cell[9], cell[10], cell[11]);
+    if (!cell[12].empty()) line += "  " + cell[12];
     return line;
 }
 
-constexpr char kColumns[] =
-    "#    time (s)  prc   thread  number  function                        what                               "
-    "       "
-    "address         bytes                       object  dev  result                            took";
+std::string header() {
+    return columns({"#  time (s)", "prc", "thread", "number", "function", "kind", "address", "bytes",
+                    "object", "dev", "result", "took", "flags and further values"});
+}
+
+std::string text_event(const Trace& trace, const Event& event, const Style& style) {
+    const analysis::PayloadNames names = analysis::payload_names(event.kind);
+    const analysis::PayloadNames plain;
+    std::vector<std::string> further = flag_names(event.flags);
+    const auto named = [](const analysis::PayloadField& field, const analysis::PayloadField& usual) {
+        return field.name != usual.name;
+    };
+    // What is not what its column says goes to the end of the line, with its name.
+    const auto cell = [&](const analysis::PayloadField& field, const analysis::PayloadField& usual,
+                          std::uint64_t value) -> std::string {
+        if (named(field, usual)) {
+            further.push_back(fmt::format(
+                "{}={}", field.name,
+                field.form == analysis::PayloadForm::kBytes ? amount(value) : std::to_string(value)));
+            return "-";
+        }
+        if (value == 0) return "-";
+        return field.form == analysis::PayloadForm::kBytes ? amount(value) : fmt::format("{:#x}", value);
+    };
+    const std::string address = cell(names.address, plain.address, event.address.value);
+    const std::string bytes = cell(names.bytes, plain.bytes, event.bytes.value);
+    // Of these two, zero means that nothing of the kind was asked for or is the case.
+    const std::string object = named(names.object, plain.object) && event.object.value == 0
+                                   ? "-"
+                                   : cell(names.object, plain.object, event.object.value);
+    if (named(names.extra, plain.extra) && event.extra != 0) cell(names.extra, plain.extra, event.extra);
+    return columns({fmt::format("{:.6f}", seconds(trace, event)), std::to_string(event.process.value),
+                    std::to_string(event.thread), std::to_string(event.sequence.value),
+                    printable(trace.functions[event.function.value], style.utf8),
+                    std::string(analysis::kind_name(event.kind).id), address, bytes, object,
+                    event.device == analysis::kNoDevice ? "-" : std::to_string(event.device),
+                    short_result(event.result), human_duration(event.duration_ns),
+                    fmt::format("{}", fmt::join(further, " "))});
+}
 
 // Calls `take(event)` in the order of time; inside a process the order of numbers is kept even where clocks
 // disagree. Stops when `take` returns false.
@@ -167,26 +215,29 @@ std::vector<std::string> warnings(const Trace& trace) {
     if (trace.end.events_not_written() != 0)
         out.push_back(fmt::format("{} not written: {}", counted(trace.end.events_not_written(), "event"),
                                   trace.end.reason()));
+    if (trace.end.processes_refused() != 0)
+        out.push_back(fmt::format("{} found no room in the recording and left nothing here",
+                                  counted(trace.end.processes_refused(), "process", "processes")));
+    for (const std::string& warning : trace.end.warnings()) out.push_back(warning);
     return out;
 }
 
-void print_environment(const Trace& trace, bool as_json) {
+// False: it could not be written, as was said already.
+bool print_environment(const Trace& trace, bool as_json) {
     if (as_json) {
-        const auto print = [](const google::protobuf::Message& message) {
-            if (const std::optional<std::string> line = json_line(message)) fmt::print("{}\n", *line);
-        };
-        print(trace.session);
-        for (const trace::Process& process : trace.processes) print(process);
-        if (!trace.file.cut_off) print(trace.end);
-        return;
+        if (!write_json(trace.session)) return false;
+        for (const trace::Process& process : trace.processes)
+            if (!write_json(process)) return false;
+        return trace.file.cut_off || write_json(trace.end);
     }
     // Protobuf's text form escapes what could disturb a terminal.
-    fmt::print("# session\n{}", trace.session.DebugString());
+    std::string text = "# session\n" + trace.session.DebugString();
     for (std::size_t i = 0; i < trace.processes.size(); ++i) {
-        fmt::print("\n# process {}\n{}", i, trace.processes[i].DebugString());
-        fmt::print("\n# losses of process {}\n{}", i, trace.losses[i].DebugString());
+        text += fmt::format("\n# process {}\n{}", i, trace.processes[i].DebugString());
+        text += fmt::format("\n# losses of process {}\n{}", i, trace.losses[i].DebugString());
     }
-    if (!trace.file.cut_off) fmt::print("\n# end of the session\n{}", trace.end.DebugString());
+    if (!trace.file.cut_off) text += "\n# end of the session\n" + trace.end.DebugString();
+    return write_answer(text);
 }
 
 std::optional<std::uint64_t> parse_number(const std::string& text) {
@@ -208,8 +259,10 @@ int cmd_dump(int argc, char** argv) {
     app.footer(
         "Example:\n  fragscope dump train.fst --failed\n  fragscope dump train.fst --address 0x7f2a40000000 "
         "--json\n\n"
-        "Times are seconds since the recording began. Exit status 3: printed, from a trace that is cut off "
-        "or damaged.");
+        "Times are seconds since the recording began; `number` is the record's number in its\n"
+        "process, which tells the order of its calls.\n\n"
+        "Exit status: 0 done; 1 the trace cannot be read, or the answer not written;\n"
+        "2 wrong usage; 3 printed, but the trace is cut off or damaged (said at the top).");
     std::string path;
     Filter filter;
     std::string kind;
@@ -217,23 +270,27 @@ int cmd_dump(int argc, char** argv) {
     std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
     bool json = false;
     bool environment = false;
-    app.add_option("TRACE", path, "the trace file")->required();
-    app.add_option("--process", filter.process, "only this process, by its index in the trace");
+    app.add_option("TRACE", path, "the trace file")->required()->type_name("");
+    app.add_option("--process", filter.process, "only this process, by its index in the trace")
+        ->type_name("N");
     app.add_option("--function", filter.function,
-                   "only functions that match this pattern, e.g. 'cuMem*Async*'");
-    app.add_option("--kind", kind, "only this kind, as --json names it, e.g. mapped");
+                   "only functions that match this pattern, e.g. 'cuMem*Async*'")
+        ->type_name("PATTERN");
+    app.add_option("--kind", kind, "only this kind, e.g. mapped")->type_name("KIND");
     app.add_flag("--failed", filter.failed, "only calls that failed");
-    app.add_option("--from", filter.from_s, "only from this time on, seconds");
-    app.add_option("--to", filter.to_s, "only up to this time, seconds");
-    app.add_option("--address", address, "only events whose address range holds this address");
-    app.add_option("--limit", limit, "at most so many events");
+    app.add_option("--from", filter.from_s, "only from this time on")->type_name("SECONDS");
+    app.add_option("--to", filter.to_s, "only up to this time")->type_name("SECONDS");
+    app.add_option("--address", address, "only events whose address range holds this address")
+        ->type_name("ADDRESS");
+    app.add_option("--limit", limit, "at most so many events")->type_name("N");
     app.add_flag("--json", json, "one JSON object a line");
     app.add_flag("--env", environment, "print what is known of the session and its processes instead");
     if (const std::optional<int> status = parse(app, argc, argv)) return *status;
     if (!kind.empty()) {
         filter.kind = analysis::kind_from_id(kind);
         if (!filter.kind) {
-            complain(fmt::format("--kind {}: there is no such kind; --json prints each event's", kind));
+            complain(
+                fmt::format("--kind {}: there is no such kind; see the column `kind` of the listing", kind));
             return kWrongUsage;
         }
     }
@@ -245,35 +302,34 @@ int cmd_dump(int argc, char** argv) {
         }
     }
 
-    const analysis::ReadResult read = analysis::read_trace(path);
-    if (!read.trace) {
-        complain(read.error);
-        return kCannot;
-    }
-    const Trace& trace = *read.trace;
+    const std::optional<Trace> read = read_or_complain(path);
+    if (!read) return kCannot;
+    const Trace& trace = *read;
     const Style style = style_of_stdout();
+    std::string text;
     for (const std::string& warning : warnings(trace)) {
         if (json || environment)
-            complain(warning);
+            complain(printable(warning, style.utf8));
         else
-            fmt::print("# {}\n", printable(warning, style.utf8));
+            text += fmt::format("# {}\n", printable(warning, style.utf8));
     }
     if (environment) {
-        print_environment(trace, json);
+        if (!print_environment(trace, json)) return kCannot;
     } else {
-        if (!json) fmt::print("{}\n", kColumns);
+        if (!json) text += header() + "\n";
+        bool written = true;
         std::uint64_t printed = 0;
         in_order(trace, [&](const Event& event) {
             if (printed >= limit) return false;
             if (!passes(filter, trace, event)) return true;
-            fmt::print("{}\n", json ? json_event(trace, event) : text_event(trace, event, style));
+            text += (json ? json_event(trace, event) : text_event(trace, event, style)) + "\n";
             ++printed;
-            return true;
+            if (text.size() < kWriteBytes) return true;
+            written = write_answer(text);
+            text.clear();
+            return written;
         });
-    }
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-        complain("cannot write the events to standard output");
-        return kCannot;
+        if (!written || !write_answer(text)) return kCannot;
     }
     return trace.file.problem.empty() && !trace.file.cut_off ? kDone : kIncompleteTrace;
 }

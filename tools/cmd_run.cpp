@@ -5,7 +5,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cstdlib>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +23,7 @@ namespace {
 
 constexpr int kOwnTrouble = 125;
 constexpr std::uint64_t kMaxWaitNs = 10'000'000'000;
+constexpr int kMaxLingerS = 1'000'000;
 
 // Where the shim lies beside this executable: in a build folder, or installed.
 std::string find_shim() {
@@ -54,6 +58,23 @@ std::optional<std::uint64_t> parse_duration(const std::string& text) {
     return number * scale;
 }
 
+// "256MiB", "256M", "1g" or plain bytes, in binary units; nothing for anything else.
+std::optional<std::uint64_t> parse_size(const std::string& text) {
+    std::size_t digits = 0;
+    while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') ++digits;
+    if (digits == 0 || digits > 15) return std::nullopt;
+    const std::uint64_t number = std::stoull(text.substr(0, digits));
+    std::string unit = text.substr(digits);
+    for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (unit.empty() || unit == "b") return number;
+    const std::size_t power = std::string("kmgt").find(unit.front());
+    const std::string rest = unit.substr(1);
+    if (power == std::string::npos || !(rest.empty() || rest == "b" || rest == "ib")) return std::nullopt;
+    const std::uint64_t scale = std::uint64_t{1} << (10 * (power + 1));
+    if (number > std::numeric_limits<std::uint64_t>::max() / scale) return std::nullopt;
+    return number * scale;
+}
+
 // "wait:5ms" or "drop" to how long a full ring may hold the program up.
 std::optional<std::uint64_t> parse_on_full(const std::string& text) {
     if (text == "drop") return 0;
@@ -61,13 +82,10 @@ std::optional<std::uint64_t> parse_on_full(const std::string& text) {
     return parse_duration(text.substr(5));
 }
 
-// The reason why nothing at all was recorded, as far as it can be known.
-std::string nothing_attached(const std::string& program) {
-    return fmt::format(
-        "no process used the CUDA driver, as far as could be seen: {} never called it, or the loader did not "
-        "preload the "
-        "recorder (static or setuid programs), or the driver was reached past it; nothing was recorded",
-        program);
+// One line, where no process attached: why, as far as is known, and where that stands.
+std::string nothing_recorded(const collector::RecordOutcome& o) {
+    std::string line = o.warnings.empty() ? "Nothing was recorded." : o.warnings.front();
+    return fmt::format("{} {} ({}) says no more than this.", line, o.file, human_bytes(o.file_bytes));
 }
 
 // One line: what is in the file, what is missing, what to do next.
@@ -100,33 +118,47 @@ std::string summary(const collector::RecordOutcome& o) {
 
 int cmd_run(int argc, char** argv) {
     CLI::App app(
-        "fragscope run [options] -- PROGRAM [its arguments]\n"
-        "Starts PROGRAM as it is and records its GPU memory, and that of all processes it starts.",
+        "Starts a program as it is and records the GPU memory of it and of all processes\n"
+        "that it starts:\n"
+        "  fragscope run [OPTIONS] -- PROGRAM [ITS ARGUMENTS]",
         "fragscope run");
     app.footer(
-        "Example:\n  fragscope run -o train.fst -- python train.py --epochs 1\n\n"
-        "The program's input, output, signals and exit status are passed on as they are.");
+        "Example:\n"
+        "  fragscope run -o train.fst -- python train.py --epochs 1\n\n"
+        "The program's input, output and signals are passed on as they are.\n\n"
+        "Exit status: the program's own, or 128 + N where signal N ended it; 127 there is\n"
+        "no such program; 126 it cannot be executed; 125 the recording could not begin, and\n"
+        "the program was not started; 2 wrong usage.");
     collector::RecordOptions options;
+    std::string buffer;
     std::string on_full = "wait:5ms";
     double linger_s = 1.0;
     bool no_touches = false;
     bool quiet = false;
     app.add_option("-o,--output", options.output,
-                   "trace file (default: fragscope-PROGRAM-PID.fst here, numbered if that exists)");
+                   "the trace file (default: fragscope-PROGRAM-PID.fst in this\n"
+                   "folder, with PROGRAM's PID; numbered if that exists)")
+        ->type_name("FILE");
     app.add_flag("--force", options.replace_output, "replace the trace file if it exists");
-    app.add_option("--buffer", options.session.bytes,
-                   "shared memory for events on their way to the file, e.g. 256MiB (default 128MiB)")
-        ->transform(CLI::AsSizeValue(false));
-    app.add_option(
-        "--on-full", on_full,
-        "when the buffer of a thread is full: wait:TIME holds its call up once, at most so long; drop loses "
-        "events at once (default wait:5ms)");
+    app.add_option("--buffer", buffer,
+                   "shared memory for events on their way to the file, such as\n"
+                   "256MiB (default 128MiB); each thread's part of it is a power\n"
+                   "of two, so less than this may be taken")
+        ->type_name("SIZE");
+    app.add_option("--on-full", on_full,
+                   "when a thread's part of it is full: wait:TIME, such as\n"
+                   "wait:5ms, holds that thread up once and at most so long;\n"
+                   "drop loses events at once (default wait:5ms)")
+        ->type_name("WHAT");
     app.add_option("--linger", linger_s,
-                   "seconds to go on recording processes that outlive the program (default 1)")
-        ->check(CLI::Range(0.0, 1e6));
+                   "how long to go on recording processes that outlive the\n"
+                   "program (default 1)")
+        ->type_name("SECONDS");
     app.add_flag("--no-touches", no_touches, "do not record which memory copies and memsets write");
     app.add_option("--shim", options.shim,
-                   "the recorder to preload (default: the libfragscope.so that came along)");
+                   "the recorder to preload (default: the libfragscope.so that\n"
+                   "came along)")
+        ->type_name("FILE");
     app.add_flag("-q,--quiet", quiet, "say nothing but errors");
     app.prefix_command();
     if (const std::optional<int> status = parse(app, argc, argv)) return *status;
@@ -143,10 +175,24 @@ int cmd_run(int argc, char** argv) {
             fmt::format("there is no option {}; `fragscope run --help` lists them", options.program.front()));
         return kWrongUsage;
     }
+    if (!buffer.empty()) {
+        const std::optional<std::uint64_t> bytes = parse_size(buffer);
+        if (!bytes || *bytes < collector::min_session_bytes() || *bytes > collector::max_session_bytes()) {
+            complain(fmt::format("--buffer {}: expected a size such as 256MiB, from {} to {}", buffer,
+                                 human_bytes(collector::min_session_bytes()),
+                                 human_bytes(collector::max_session_bytes())));
+            return kWrongUsage;
+        }
+        options.session.bytes = *bytes;
+    }
+    if (!(linger_s >= 0.0 && linger_s <= kMaxLingerS)) {
+        complain(fmt::format("--linger {}: expected 0 to {} seconds", linger_s, kMaxLingerS));
+        return kWrongUsage;
+    }
     const std::optional<std::uint64_t> wait_ns = parse_on_full(on_full);
     if (!wait_ns) {
         complain(
-            fmt::format("--on-full={}: expected drop or wait:TIME, such as wait:5ms, at most 10s", on_full));
+            fmt::format("--on-full {}: expected drop or wait:TIME, such as wait:5ms, at most 10s", on_full));
         return kWrongUsage;
     }
     options.session.wait_ns = *wait_ns;
@@ -170,7 +216,7 @@ int cmd_run(int argc, char** argv) {
     if (!outcome.error.empty()) complain(outcome.error);
     if (outcome.started && !quiet) {
         if (outcome.processes == 0 && outcome.processes_refused == 0)
-            complain(nothing_attached(options.program.front()));
+            complain(nothing_recorded(outcome));
         else
             complain(summary(outcome));
     }

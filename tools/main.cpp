@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "tools/command.h"
 
@@ -34,6 +35,17 @@ void print_help(std::FILE* to) {
                "  fragscope run -- ./program its-arguments\n");
 }
 
+// What is wrong with the options, for a person. CLI11 says "Could not convert: --limit = x" where a number
+// was expected; all options whose values it converts are numbers.
+std::string wrong_usage(const CLI::ParseError& error) {
+    const std::string said = error.what();
+    constexpr std::string_view kPrefix = "Could not convert: ";
+    const std::size_t equals = said.find(" = ");
+    if (said.rfind(kPrefix, 0) != 0 || equals == std::string::npos) return said;
+    return fmt::format("{} {}: expected a number", said.substr(kPrefix.size(), equals - kPrefix.size()),
+                       said.substr(equals + 3));
+}
+
 }  // namespace
 
 std::optional<int> parse(CLI::App& app, int argc, char** argv) {
@@ -42,10 +54,11 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv) {
         return std::nullopt;
     } catch (const CLI::ParseError& e) {
         if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-            fmt::print("{}", app.help());
+            const std::string help = app.help();
+            fmt::print("{}{}", help, help.empty() || help.back() != '\n' ? "\n" : "");
             return kDone;
         }
-        complain(fmt::format("{} (`{} --help` lists the options)", e.what(), app.get_name()));
+        complain(fmt::format("{} (`{} --help` lists the options)", wrong_usage(e), app.get_name()));
         return kWrongUsage;
     }
 }

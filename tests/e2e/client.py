@@ -1,6 +1,7 @@
 """A CUDA client for the end-to-end tests: does what its arguments say, one after the other, through ctypes.
 
 alloc:N     cuMemAlloc of 64 KiB, N times; they are kept
+refused     cuMemAlloc without cuInit before it, which the driver refuses
 churn:N     cuMemAlloc and cuMemFree, N times
 say:TEXT    TEXT and a line break to stdout
 copy        stdin to stdout, all of it
@@ -58,6 +59,10 @@ def run(words):
         name, _, rest = word.partition(":")
         if name == "alloc":
             KEPT.extend(allocate() for _ in range(int(rest)))
+        elif name == "refused":
+            pointer = ctypes.c_uint64()
+            result = ctypes.CDLL("libcuda.so.1").cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(65536))
+            assert result == 3, result
         elif name == "churn":
             for _ in range(int(rest)):
                 assert driver().cuMemFree_v2(allocate()) == 0

@@ -2,6 +2,8 @@
 
 Usage: run_trouble.py BUILD_ROOT [CHECK …]     all checks, or those named
 """
+import ctypes
+import ctypes.util
 import json
 import os
 import pathlib
@@ -52,6 +54,21 @@ class Place:
         assert result.returncode == status, (result.returncode, result.stderr)
         return result.stdout.decode()
 
+    def tool(self, *words, status=0, **more):
+        """What it wrote to stdout; where it could not do it, its one sentence on stderr instead."""
+        more.setdefault("stdout", subprocess.PIPE)
+        result = subprocess.run([FRAGSCOPE, *words], stderr=subprocess.PIPE, timeout=TIMEOUT, **more)
+        said = result.stderr.decode()
+        assert result.returncode == status, (words, result.returncode, said)
+        if status in (0, 3):
+            return result.stdout.decode()
+        assert not result.stdout and said.startswith("fragscope: ") and said.count("\n") == 1, (words, said)
+        return said
+
+    def warnings(self):
+        end = json.loads(self.dump("--env", "--json").splitlines()[-1])
+        return end.get("warnings", [])
+
     def events(self, *options, status=0):
         return [json.loads(line) for line in self.dump("--json", *options, status=status).splitlines()]
 
@@ -98,17 +115,84 @@ def cannot_start(p):
     bad.chmod(0o755)
     expect(p.run(program=[str(bad)]), 126, "the interpreter or loader that it names is missing")
     assert not p.trace.exists(), "a trace of a program that never ran"
-    usage = [([], "which program"), (["--bogus", "x"], "no option --bogus"), (["--on-full=never", "x"], "--on-full=never")]
+    usage = [([], "which program"), (["--bogus", "x"], "no option --bogus"), (["--on-full=never", "x"], "--on-full never: expected drop")]
     for words, sentence in usage:
         expect(subprocess.run([FRAGSCOPE, "run", *words], capture_output=True, env=p.env, cwd=p.folder), 2, sentence)
     expect(subprocess.run([FRAGSCOPE, "fly"], capture_output=True), 2, "no command 'fly'")
     expect(p.run("alloc:1", options=["--shim", "/no/shim.so"]), 125, "cannot find the recorder")
+    for size in ("1", "9999TiB", "99999999999999999999", "12potatoes", "MiB"):
+        expect(p.run("say:started", options=["--buffer", size]), 2, f"--buffer {size}: expected a size such as 256MiB")
+    expect(p.run("say:started", options=["--linger", "-1"]), 2, "--linger -1: expected 0 to 1000000 seconds")
+    expect(p.run("say:started", options=["--linger", "soon"]), 2, "--linger soon: expected a number")
+    said = p.tool("run", "--help")
+    assert all(str(status) in said for status in (125, 126, 127)), said
+    for command in ("run", "dump"):
+        said = p.tool(command, "--help")
+        assert not any(word in said for word in ("UINT", "TEXT", "FLOAT", "INT:")), said
+        assert max(map(len, said.splitlines())) <= 100 and said.endswith(".\n"), said
 
 
 @check
 def nothing_to_record(p):
-    expect(p.run(program=["true"]), 0, "no process used the CUDA driver")
+    expect(p.run(program=["true"]), 0, "No process used the CUDA driver", str(p.trace))
     assert p.events() == []
+    assert len(p.warnings()) == 1 and p.warnings()[0].startswith("No process used the CUDA driver"), p.warnings()
+    for command in ("explain", "report"):
+        assert "No process used the CUDA driver" in " ".join(p.tool(command, p.trace, status=3).split())
+    p.trace.unlink()
+    expect(p.run("alloc:1"), 0)
+    assert p.warnings() == []
+
+
+def compiled(p, name, *options):
+    """A program that says hello and ends with 3; nothing where there is no compiler for it."""
+    source = p.folder / f"{name}.c"
+    source.write_text('#include <stdio.h>\nint main(void) { puts("hello"); return 3; }\n')
+    program = p.folder / name
+    command = [shutil.which("cc") or "cc", *options, "-o", program, source]
+    try:
+        subprocess.run(command, check=True, capture_output=True, timeout=TIMEOUT)
+    except (OSError, subprocess.CalledProcessError) as why:
+        print(f"cannot compile with {options}: skipped ({why})")
+        return None
+    return program
+
+
+@check
+def static_program(p):
+    program = compiled(p, "frozen", "-static")
+    if program is None:
+        return
+    result = p.run(program=[str(program)])
+    expect(result, 3, "is statically linked")
+    assert result.stdout == b"hello\n"
+    assert ["statically linked" in w for w in p.warnings()] == [True], p.warnings()
+    for command in ("explain", "report"):
+        assert "statically linked" in " ".join(p.tool(command, p.trace, status=3).split())
+
+
+@check
+def setuid_program(p):
+    """As another user, so that the loader of the program ignores what is to be preloaded."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None or os.statvfs(p.folder).f_flag & os.ST_NOSUID:
+        print("needs root, setpriv and a file system with setuid programs: skipped")
+        return
+    program = compiled(p, "borrowed")
+    if program is None:
+        return
+    program.chmod(0o4755)
+    p.folder.chmod(0o777)
+    as_nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    if subprocess.run([*as_nobody, FRAGSCOPE, "--version"], capture_output=True).returncode != 0:
+        print("the build cannot be used by another user: skipped")
+        return
+    result = subprocess.run([*as_nobody, *p.command(program=[str(program)])], env=p.env, cwd=p.folder,
+                            capture_output=True, timeout=TIMEOUT)
+    expect(result, 3, "setuid")
+    assert result.stdout == b"hello\n"
+    assert ["setuid" in w for w in p.warnings()] == [True], p.warnings()
+    for command in ("explain", "report"):
+        assert "setuid" in p.tool(command, p.trace, status=3)
 
 
 @check
@@ -127,6 +211,10 @@ def output_file(p):
     command = [FRAGSCOPE, "run", "--", *CLIENT, "alloc:1"]
     result = subprocess.run(command, env=p.env, cwd=p.folder, capture_output=True, timeout=TIMEOUT)
     assert list(p.folder.glob("fragscope-python*.fst")), result.stderr
+    # With the program's number, and there when the program begins.
+    command = [FRAGSCOPE, "run", "--", "sh", "-c", "ls fragscope-sh-$$.fst"]
+    result = subprocess.run(command, env=p.env, cwd=p.folder, capture_output=True, timeout=TIMEOUT)
+    assert result.returncode == 0 and (p.folder / result.stdout.decode().strip()).exists(), result
     p.trace = p.folder / "quiet.fst"
     result = p.run("alloc:1", options=["-q"])
     assert (result.returncode, result.stderr) == (0, b""), result
@@ -166,6 +254,8 @@ def full_disk(p):
     assert [e["sequence"] for e in events] == sorted(e["sequence"] for e in events)
     head = [line for line in p.dump("--limit", "1").splitlines() if line.startswith("#")]
     assert any("not written" in line for line in head), head
+    assert ["No space left on device" in w for w in p.warnings()] == [True], p.warnings()
+    assert "No space left on device" in " ".join(p.tool("report", kept, status=3).split())
 
 
 @check
@@ -298,6 +388,10 @@ def family(p):
     parent, child = sorted(p.processes(), key=lambda q: q["ended_how"] != "exit 0")
     assert parent["ended_how"] == "exit 0" and child["parent_pid"] == parent["pid"], (parent, child)
     p.trace.unlink()
+    # A child that cannot have the driver, as its parent has it, and lost nothing thereby.
+    expect(p.run("alloc:1", "fork:refused"), 0, "recorded 2 processes", "nothing known to be lost")
+    assert "missing from this recording" not in p.tool("explain", p.trace)
+    p.trace.unlink()
     expect(p.run("alloc:1", "exec:alloc:2,exit:9"), 9, "recorded 2 processes")
     assert [q["ended_how"] for q in p.processes()] == ["exec", "exit 9"]
     p.trace.unlink()
@@ -338,7 +432,17 @@ def shared_memory_too_small(p):
 def dump_filters(p):
     expect(p.run("alloc:3", "churn:2"), 0)
     everything = p.events()
-    assert len(p.dump().splitlines()) == len(everything) + 1
+    lines = p.dump().splitlines()
+    assert len(lines) == len(everything) + 1
+    end_of_columns = lines[0].index("flags")
+    assert end_of_columns <= 150, end_of_columns
+    assert all(line[end_of_columns - 1] == " " for line in lines if len(line) >= end_of_columns), lines
+    memory = p.events("--kind", "device_memory")[0]
+    assert 0 < memory["free_bytes"] < memory["total_bytes"] == 8 << 30, memory
+    assert "address" not in memory and memory["object"].startswith("0x"), memory
+    line = next(line for line in lines if " device_memory " in line)
+    assert "total_bytes=8 GiB" in line and "by_recorder" in line, line
+    assert p.events("--address", str(memory["free_bytes"])) == []
     times = [e["time_ns"] for e in everything]
     first = p.events("--kind", "linear_acquired")[0]
     inside = hex(int(first["address"], 16) + 100)
@@ -361,21 +465,42 @@ def dump_filters(p):
 def unreadable_traces(p):
     expect(p.run("churn:500"), 0)
     good = p.trace.read_bytes()
+    newer = bytearray(good)
+    newer[8:12] = (2).to_bytes(4, "little")
+    assert checksum(good[:24]) == good[24:32]
+    newer[24:32] = checksum(bytes(newer[:24]))
     other = p.folder / "other.fst"
-    for content, status in ((b"", 1), (b"some text", 1), (b"x" * 10000, 1), (good[:40], 1), (good[:-10], 3),
-                            (good[:len(good) // 2], 3), (good + b"x", 3)):
-        other.write_bytes(content)
-        p.dump(status=status, trace=other)
-    p.dump(status=1, trace=p.folder)
-    p.dump(status=1, trace=p.folder / "missing")
     middle = bytearray(good)
     middle[len(good) // 2] ^= 0x10
-    other.write_bytes(middle)
-    first = p.dump(status=3, trace=other).splitlines()[0]
-    assert "cut off" in first and "at offset" in first, first
-    with open("/dev/full", "wb") as full:
-        result = subprocess.run([FRAGSCOPE, "dump", p.trace], stdout=full, stderr=subprocess.PIPE)
-        expect(result, 1, "cannot write")
+    first_chunk = bytearray(good)
+    first_chunk[70] ^= 0x10
+    contents = ((b"", 1, "is empty"), (b"some text", 1, "is not a Fragscope trace"),
+                (b"x" * 10000, 1, "is not a Fragscope trace"), (good[:40], 1, "nothing of it can be read"),
+                (first_chunk, 1, "nothing of it can be read"), (newer, 1, "has trace format version 2"),
+                (good[:-10], 3, "cut off"), (good[:len(good) // 2], 3, "cut off"), (middle, 3, "cut off"),
+                (good + b"x", 3, "at offset"))
+    for command in ("dump", "explain", "report"):
+        for content, status, words in contents:
+            other.write_bytes(content)
+            said = " ".join(p.tool(command, other, status=status).split())
+            assert words in said, (command, words, said)
+        assert "it is a directory" in p.tool(command, p.folder, status=1)
+        assert "No such file" in p.tool(command, p.folder / "missing", status=1)
+        number = {"dump": "--limit", "explain": "--failure"}.get(command)
+        if number:
+            said = p.tool(command, p.trace, number, "x", status=2)
+            assert said.startswith(f"fragscope: {number}") and "number" in said and "convert" not in said, said
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run([FRAGSCOPE, command, p.trace], stdout=full, stderr=subprocess.PIPE)
+            expect(result, 1, "the answer cannot be written to standard output")
+        other.write_bytes(middle)
+        assert "at offset" in " ".join(p.tool(command, other, status=3).split())
+
+
+def checksum(content):
+    library = ctypes.CDLL(ctypes.util.find_library("xxhash"))
+    library.XXH3_64bits.restype = ctypes.c_uint64
+    return library.XXH3_64bits(content, ctypes.c_size_t(len(content))).to_bytes(8, "little")
 
 
 def main():

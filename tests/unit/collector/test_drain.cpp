@@ -235,6 +235,26 @@ TEST_CASE("a process that dies at once: all that it committed is there, and its 
     CHECK(trace.losses[0].opaque_writes() == 3);
 }
 
+TEST_CASE("a process that never had the driver lacks nothing that the driver could have said") {
+    for (const bool succeeded : {false, true}) {
+        for (const bool lost : {false, true}) {
+            CAPTURE(succeeded);
+            CAPTURE(lost);
+            Recording recording;
+            test::Producer producer(recording.host());
+            wire::RingWriter ring = producer.ring();
+            wire::Record record = test::record_of(1);
+            record.result = succeeded ? 0 : 3;  // CUDA_ERROR_NOT_INITIALIZED
+            test::put(ring, record);
+            if (lost) ring.header()->lost_others = 1;
+            recording.drain->poll();
+            const analysis::Trace trace = recording.end();
+            CHECK(numbers(trace) == Numbers{1});
+            CHECK(trace.processes.at(0).environment_complete() == (!succeeded && !lost));
+        }
+    }
+}
+
 TEST_CASE("another process of the same number is another process") {
     Recording recording;
     test::Producer gone(recording.host(), ::getpid(), 1);  // started when the machine did

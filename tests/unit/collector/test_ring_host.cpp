@@ -73,6 +73,13 @@ TEST_CASE("too little shared memory: smaller buffers, said in one sentence") {
                 sizeof(wire::Record));
 }
 
+TEST_CASE("what is taken is said where it is much less than what was asked for") {
+    collector::SessionOptions options = small();
+    options.bytes = std::uint64_t{15} << 20;
+    CHECK(RingHost::create(options).problem ==
+          "of the 15 MiB of buffers asked for 8 MiB are taken, as a thread's part is a power of two");
+}
+
 TEST_CASE("no shared memory at all: one sentence, and nothing left behind") {
     RingHost::Created created = RingHost::create(small(), [](int, std::uint64_t) { return ENOSPC; });
     CHECK_FALSE(created.host);
