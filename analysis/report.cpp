@@ -315,7 +315,13 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number) {
     const Situation situation = situation_at(trace, failure, walk);
     *out.mutable_request() = request_message(situation);
     if (!failure.allocation) {
-        *out.mutable_verdict() = not_about_memory(trace, failure.process, *situation.event);
+        const Event& event = *situation.event;
+        *out.mutable_verdict() = not_about_memory(trace, failure.process, event);
+        if (const std::uint64_t granularity = granularity_missed(trace, failure.process, event)) {
+            out.add_actions(fmt::format(
+                "Round the size up to whole multiples of {} (cuMemGetAllocationGranularity): {} here.",
+                in_words(granularity), in_words(round_up(event.bytes.value, granularity))));
+        }
         return out;
     }
     const std::vector<Counterfactual> rows = counterfactuals_of(situation);

@@ -395,6 +395,12 @@ std::string render_explanation(const Explanation& explanation, const Style& styl
     // Without a request there is a sentence, and nothing that could be said of a state.
     if (explanation.id().empty() && !explanation.has_request()) return page.text();
     if (explanation.verdict().cause() == report::Verdict::no_failure) return page.text();
+    if (explanation.verdict().cause() == report::Verdict::not_an_allocation) {
+        // No memory was short, so no state is laid out and nothing is tried on paper.
+        if (!explanation.actions().empty()) put_list(page, "What to do", explanation.actions(), true, "");
+        put_request(page, explanation);
+        return page.text();
+    }
     // First what a person came for; then what it rests on.
     put_list(page, "What to do", explanation.actions(), true, "Nothing that this trace gives reason for.");
     put_counterfactuals(page, explanation);

@@ -130,12 +130,14 @@ Term cause_term(Verdict::Cause cause) {
 }
 
 std::string cause_words(const Verdict& verdict) {
-    static constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kConstraints = {{
+    static constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kConstraints = {{
         {"cached_by_pool", "memory kept by a stream-ordered pool"},
         {"pending_frees", "memory whose release still waited for its stream"},
         {"address_space", "the virtual address space ran out"},
         {"driver_refused", "the driver refused for a reason of its own"},
         {"pool_maximum", "the pool's own maximum size"},
+        {"size_not_multiple_of_granularity",
+         "a size that is no multiple of the granularity; memory was not short"},
     }};
     std::string words(cause_term(verdict.cause()).name);
     if (verdict.constraint().empty()) return words;

@@ -278,6 +278,8 @@ TEST_CASE("a size that is no multiple of the granularity is the named reason of 
     CHECK(wrong.verdict().constraint() == "size_not_multiple_of_granularity");
     CHECK(contains(wrong.verdict().summary(),
                    "3 MiB (3145728 B), is not a multiple of the device's granularity"));
+    CHECK(
+        says(wrong, "Round the size up to whole multiples of 2 MiB (cuMemGetAllocationGranularity): 4 MiB"));
     const auto other = explain_failure(session.trace(), 2);
     CHECK(other.verdict().constraint().empty());
 }

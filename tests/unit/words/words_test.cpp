@@ -298,3 +298,17 @@ TEST_CASE("what was written is never called requested") {
     domain.mutable_requested()->set_definition(Quantity::requested);
     CHECK(render_explanation(e, Style{110, false, false}).find("requested: 1 MiB") != std::string::npos);
 }
+
+TEST_CASE("a call that failed for another reason than memory has no state laid out under it") {
+    report::Explanation e;
+    e.set_id("failure:1");
+    e.mutable_request()->set_function("cuMemCreate");
+    e.mutable_verdict()->set_cause(report::Verdict::not_an_allocation);
+    e.mutable_verdict()->set_constraint("size_not_multiple_of_granularity");
+    e.add_actions("Round the size up.");
+    const std::string text = render_explanation(e, Style{110, false, false});
+    CHECK(text.find("Why it failed: a size that is no multiple of the granularity") != std::string::npos);
+    CHECK(text.find("1. Round the size up.") != std::string::npos);
+    CHECK(text.find("call           cuMemCreate") != std::string::npos);
+    CHECK(text.find("What if") == std::string::npos);
+}
