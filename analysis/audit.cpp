@@ -30,8 +30,8 @@ Quantity waste_of_handles(const Situation& s) {
         Quantity::derived(report::Quantity::payload_written, s.payload.written, s.physical, "");
     const auto waste = minus(
         s.handles, written, report::Quantity::internal_waste,
-        fmt::format("{} in pages that hold some payload, {} in pages that nothing wrote to, "
-                    "which may wait for data still to come; {}",
+        fmt::format("charged but never written, {} inside partly written pages and {} in "
+                    "whole never-written pages: {}",
                     in_words(s.payload.partly_unwritten), in_words(s.payload.never_written), s.payload.why));
     if (!waste || !waste->known()) return s.handle_waste;
     if (s.payload.decisive) return *waste;
