@@ -80,7 +80,11 @@ void ProcessState::apply(const Event& event) {
                 while (release_handle(event.object)) {
                 }
             }
-            if (made.on_device) totals_[made.device].handles += made.bytes;
+            if (made.on_device) {
+                totals_[made.device].handles += made.bytes;
+                std::uint64_t& largest = largest_created_[made.device];
+                largest = std::max(largest, made.bytes);
+            }
             handles_.add(event.object, physical_.add(std::move(made)));
             break;
         }
@@ -317,6 +321,20 @@ void ProcessState::reset_device(int device) {
     });
 }
 
+std::size_t ProcessState::contexts(int device) const {
+    auto count = static_cast<std::size_t>(
+        std::count_if(created_contexts_.begin(), created_contexts_.end(),
+                      [&](const auto& context) { return context.second == device; }));
+    const auto primary = primary_.find(device);
+    if (primary != primary_.end() && primary->second.retained != 0) ++count;
+    return count;
+}
+
+std::uint64_t ProcessState::largest_created(int device) const {
+    const auto found = largest_created_.find(device);
+    return found == largest_created_.end() ? 0 : found->second;
+}
+
 // -------------------------------------------------------------------------------------- virtual memory
 
 void ProcessState::retain(const Event& event) {
@@ -419,6 +437,7 @@ void ProcessState::touch(const Event& event) {
 
 void ProcessState::acquire_from_pool(const Event& event) {
     used_pools_ = true;
+    if (event.has(wire::kCaptured) || event.has(wire::kCaptureUnknown)) ++captured_;
     if (event.has(wire::kCaptured)) return;
     PoolBlock block;
     block.requested = event.bytes.value;

@@ -141,6 +141,13 @@ class ProcessState {
     // recorded.
     bool used_pools() const { return used_pools_; }
     bool touched_mapped_memory() const { return touched_mapped_memory_; }
+    // Stream-ordered allocations that were captured into graphs (or may have been): what a graph takes when it
+    // runs lies in a pool of its own, of which no record tells.
+    std::uint64_t captured_allocations() const { return captured_; }
+    // Contexts of the device that the process made or holds, as far as records name them.
+    std::size_t contexts(int device) const;
+    // Largest physical allocation that ever succeeded there, in bytes; 0: none.
+    std::uint64_t largest_created(int device) const;
     // Pool that the device's stream-ordered allocations come from, 0 if not known.
     ObjectId bound_pool(int device) const;
 
@@ -187,6 +194,8 @@ class ProcessState {
     ExtentSet ever_reserved_;
     std::map<int, DeviceTotals> totals_;
     Contradictions contradictions_;
+    std::uint64_t captured_ = 0;
+    std::map<int, std::uint64_t> largest_created_;
     bool used_pools_ = false;
     bool touched_mapped_memory_ = false;
 };
