@@ -107,7 +107,7 @@ Payload payload_of(const Trace& trace, ProcessIndex process, const ProcessState&
                          trace.losses[process.value].has_kernel_launches() &&
                          trace.losses[process.value].has_opaque_writes();
     if (!out.seen) {
-        out.why = "no copy or memset into this memory was recorded, so nothing is known about what it holds";
+        out.why = "no copy or memset into VMM memory was recorded, so nothing is known about what it holds";
     } else if (!counted) {
         out.why = "the trace does not say whether the program launched kernels, which may write anywhere";
     } else if (trace.losses[process.value].kernel_launches() != 0) {
