@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace fragscope::analysis {
 namespace {
 
@@ -43,25 +45,56 @@ void for_internal(const Situation& s, std::vector<std::string>& out) {
         "request and the workload again after the change.");
 }
 
-void for_capacity(const Situation& s, const Verdict& verdict, std::vector<std::string>& out) {
-    const bool others = !s.other_processes.empty();
-    if (others) {
+void for_capacity(const Situation& s, const std::vector<Counterfactual>& rows, const Verdict& verdict,
+                  std::vector<std::string>& out) {
+    for (const Counterfactual& row : rows) {
+        if (row.id != "with_nothing_else_on_device" || row.fit != Fit::kDoesNotFit) continue;
+        out.push_back(
+            fmt::format("Ask for less than the device has ({}), in parts if need be, or use a larger "
+                        "device: nothing that is given back here would help.",
+                        in_words(s.capacity.interval())));
+        return;
+    }
+    const auto size = [](const Quantity& q) { return q.high().value_or(q.low().value_or(0)); };
+    const bool named = std::find(verdict.removed().begin(), verdict.removed().end(),
+                                 "without_unattributed") != verdict.removed().end();
+    const bool most = size(s.unattributed) > size(s.attributed) && size(s.unattributed) > size(s.others);
+    const std::string who =
+        "See who else uses the device (nvidia-smi lists processes) and record them in the same session: "
+        "their share is then told apart from contexts and modules.";
+    if (named || most) {
+        if (most) out.push_back(who);
+        if (s.contexts > 1) {
+            out.push_back(
+                fmt::format("Use one context for the device in this process: it has {}, and each "
+                            "takes device memory of its own. The drop of device-free memory "
+                            "(cuMemGetInfo) around cuCtxCreate tells how much.",
+                            s.contexts));
+        }
+    }
+    if (!s.other_processes.empty()) {
         out.push_back(fmt::format(
             "Run this program when the other processes do not ({} held by them), or on another device.",
             in_words(s.others.interval())));
     }
+    if (s.unmapped_count != 0) {
+        out.push_back(
+            fmt::format("Release (cuMemRelease) or map {} in {} physical allocation{} that are "
+                        "mapped nowhere: no kernel can use them.",
+                        in_words(s.unmapped_bytes), s.unmapped_count, s.unmapped_count == 1 ? "" : "s"));
+    }
+    if (s.payload.decisive && s.payload.never_written != 0) {
+        out.push_back(
+            fmt::format("Create VMM memory when it is first used: {} lie in pages that were never "
+                        "written so far.",
+                        in_words(s.payload.never_written)));
+    }
     out.push_back(
         "Hold less at this moment: `fragscope report` lists what each call acquired, what was never "
-        "released, and "
-        "when the peak was. Smaller batches, earlier frees, or a device with more memory are what is left.");
-    for (const std::string& removed : verdict.removed()) {
-        if (removed == "without_unattributed") {
-            out.push_back(
-                "See who else uses the device (nvidia-smi lists processes) and record them in the same "
-                "session: "
-                "their share is then told apart from contexts and modules.");
-        }
-    }
+        "released, "
+        "and when the peak was. Smaller batches, earlier frees, or a device with more memory are what is "
+        "left.");
+    if (named && !most) out.push_back(who);
     out.push_back(
         "Returning caches, moving allocations together or remapping them would not have been enough here.");
 }
@@ -87,7 +120,7 @@ void for_addresses(const Situation& s, const Verdict& verdict, std::vector<std::
 
 }  // namespace
 
-std::vector<std::string> actions_for(const Situation& s, const std::vector<Counterfactual>&,
+std::vector<std::string> actions_for(const Situation& s, const std::vector<Counterfactual>& rows,
                                      const Verdict& verdict) {
     std::vector<std::string> out;
     switch (verdict.cause()) {
@@ -95,8 +128,8 @@ std::vector<std::string> actions_for(const Situation& s, const std::vector<Count
             if (verdict.constraint() == "cached_by_pool") for_cached(s, out);
             if (verdict.constraint() == "pending_frees") {
                 out.push_back(
-                    "Synchronise the streams that freed memory (cudaStreamSynchronize) before this "
-                    "allocation, or "
+                    "Synchronise the streams that freed memory (cudaStreamSynchronize), then trim their pool "
+                    "(cuMemPoolTrimTo, cudaMemPoolTrimTo with 0 bytes to keep) before this allocation; or "
                     "give it back earlier, so that the stream gets there in time.");
             }
             if (verdict.constraint() == "pool_maximum") {
@@ -116,12 +149,24 @@ std::vector<std::string> actions_for(const Situation& s, const std::vector<Count
             for_internal(s, out);
             break;
         case Verdict::capacity_exhaustion:
-            for_capacity(s, verdict, out);
+            for_capacity(s, rows, verdict, out);
             break;
         case Verdict::virtual_space_fragmentation:
             for_addresses(s, verdict, out);
             break;
+        case Verdict::physical_external_fragmentation:
+            out.push_back(
+                "Ask for several smaller physical allocations and map them side by side (cuMemMap): the "
+                "addresses are then in one piece.");
+            break;
         case Verdict::allocator_external_fragmentation:
+            for (const Counterfactual& row : rows) {
+                if (row.id == "with_limit_lifted" && row.applicable && row.fit == Fit::kFits) {
+                    out.push_back(
+                        "Raise the pool's maximum size (CUmemPoolProps::maxSize of cuMemPoolCreate): the "
+                        "device has the memory for it to grow.");
+                }
+            }
             out.push_back(
                 "Give back all blocks of the pool that share chunks with the gaps, or give long-lived and "
                 "short-lived "

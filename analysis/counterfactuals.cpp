@@ -10,10 +10,27 @@ namespace {
 // Builds the rows of one request over one domain's base.
 class Table {
   public:
-    Table(Quantity base, Quantity needed) : base_(std::move(base)), needed_(std::move(needed)) {
+    // `most`: what the whole domain has; no removal makes more than that available.
+    Table(Quantity base, Quantity needed, std::optional<std::uint64_t> most = std::nullopt)
+        : base_(std::move(base)), needed_(std::move(needed)), most_(most) {
         Counterfactual& row = start("as_it_was", "nothing", Blame::kNone);
         row.available = base_;
+        row.by_bytes = base_;
         row.reason = base_.reason();
+        decide(row);
+        if (row.fit == Fit::kFits) row.reason += "; by bytes only, as the call failed all the same";
+    }
+
+    // The failure shows that what was available to this request was less than what it needed; for a domain in
+    // which bytes may be in pieces.
+    void bound_by_the_failure() {
+        Counterfactual& row = rows_.front();
+        const std::uint64_t needed = needed_.low().value_or(0);
+        if (row.fit != Fit::kCannotTell || needed == 0) return;
+        row.available = Quantity::bounded(
+            report::Quantity::eligible_free, {std::min(base_.low().value_or(0), needed - 1), needed - 1},
+            base_.scope(), base_.reason() + "; less than the request in one piece, as it failed");
+        row.reason = row.available.reason();
         decide(row);
     }
 
@@ -28,6 +45,16 @@ class Table {
         const auto sum = plus(base_, freed, report::Quantity::eligible_free, freed.reason());
         row.available =
             sum ? *sum : Quantity::unknown(report::Quantity::eligible_free, base_.scope(), "another scope");
+        if (most_ && row.available.high().value_or(0) > *most_) {
+            const bool contradiction = row.available.low().value_or(0) > *most_;
+            row.reason += contradiction ? "; the numbers contradict each other, as the sum is more than the "
+                                          "device has"
+                                        : "; no more than the device has";
+            row.available = Quantity::bounded(
+                report::Quantity::eligible_free,
+                {contradiction ? std::optional<std::uint64_t>() : row.available.low(), *most_}, base_.scope(),
+                row.reason);
+        }
         decide(row);
     }
     // Another amount instead of the base.
@@ -64,6 +91,7 @@ class Table {
 
     Quantity base_;
     Quantity needed_;
+    std::optional<std::uint64_t> most_;
     std::vector<Counterfactual> rows_;
 };
 
@@ -121,16 +149,24 @@ void memory_rows(Table& table, const Situation& s, const PoolAtFailure* own = nu
                   "cuStreamSynchronize / cudaStreamSynchronize, then cuMemPoolTrimTo");
     }
     const auto waste =
-        plus(s.handle_waste.known() ? s.handle_waste
+        plus(s.partly_waste.known() ? s.partly_waste
                                     : Quantity::derived(report::Quantity::internal_waste, 0, s.physical, ""),
              s.linear_waste, report::Quantity::internal_waste,
-             s.handle_waste.high().value_or(0) != 0 ? s.handle_waste.reason() : s.linear_waste.reason());
-    if (!s.handle_waste.known() && s.linear_waste.high() == std::optional<std::uint64_t>(0)) {
+             s.partly_waste.high().value_or(0) != 0 ? s.partly_waste.reason() : s.linear_waste.reason());
+    if (!s.partly_waste.known() && s.linear_waste.high() == std::optional<std::uint64_t>(0)) {
         table.not_applicable("without_internal_waste", "charged memory that holds no payload", Blame::kWaste,
-                             s.handle_waste.reason());
+                             s.partly_waste.reason());
     } else {
         table.add("without_internal_waste", "charged memory that holds no payload", Blame::kWaste, *waste,
                   "pack several objects into one allocation, or ask for a smaller granularity");
+    }
+    if (s.never_written.known()) {
+        table.add(
+            "without_never_written_pages", "VMM pages never written", Blame::kHeld, s.never_written,
+            "cuMemCreate later, when the memory is used, or cuMemUnmap and cuMemRelease of what is not");
+    } else {
+        table.not_applicable("without_never_written_pages", "VMM pages never written", Blame::kHeld,
+                             s.never_written.reason());
     }
     if (s.other_processes.empty()) {
         table.not_applicable("without_other_processes", "other processes of this trace", Blame::kOthers,
@@ -160,14 +196,18 @@ void whole_device(Table& table, const Situation& s) {
 }
 
 std::vector<Counterfactual> physical_rows(const Situation& s) {
-    Table table(s.free_then, needed_of(s, s.physical));
+    Table table(s.free_then, needed_of(s, s.physical), s.capacity.high());
     memory_rows(table, s);
     table.not_applicable("with_virtual_gaps_merged", "gaps in the address space", Blame::kGaps,
                          "the driver picks the addresses of this request; its address space is not visible");
     // Merging runs adds no bytes: only where the sum suffices can their shape be the reason.
     Quantity merged = s.free_then.as(report::Quantity::eligible_free,
                                      "moving memory together adds no bytes to what nobody holds");
-    if (fit_of(merged.interval(), table.needed().interval()) == Fit::kDoesNotFit) {
+    if (s.came_in_pieces) {
+        table.instead("with_physical_merged", "gaps between physical runs", Blame::kGaps,
+                      merged.as(report::Quantity::eligible_free,
+                                "as many bytes came in smaller pieces right after the failure"));
+    } else if (fit_of(merged.interval(), table.needed().interval()) == Fit::kDoesNotFit) {
         table.instead("with_physical_merged", "gaps between physical runs", Blame::kGaps, merged);
     } else {
         table.instead("with_physical_merged", "gaps between physical runs", Blame::kGaps, merged);
@@ -199,6 +239,7 @@ std::vector<Counterfactual> address_rows(const Situation& s) {
     none("with_cached_returned", "memory that stream-ordered pools keep", Blame::kCached);
     none("with_pending_frees_done", "frees that wait for their stream", Blame::kPending);
     none("without_internal_waste", "charged memory that holds no payload", Blame::kWaste);
+    none("without_never_written_pages", "VMM pages never written", Blame::kHeld);
     none("without_other_processes", "other processes of this trace", Blame::kOthers);
     none("without_unattributed", "memory that no record explains", Blame::kUnexplained);
     const Quantity merged = Quantity::bounded(
@@ -258,7 +299,8 @@ std::vector<Counterfactual> pool_rows(const Situation& s) {
                                   "what nobody on the device holds, for the pool to grow, and at most all "
                                   "that the pool keeps unused" +
                                       limit),
-                needed_of(s, s.physical));
+                needed_of(s, s.physical), s.capacity.high());
+    if (cached.high.value_or(1) != 0) table.bound_by_the_failure();
     // Memory given back to the device helps only as far as the pool may grow.
     if (room && growth.high && *room <= *growth.high) {
         const std::string why =
@@ -268,6 +310,7 @@ std::vector<Counterfactual> pool_rows(const Situation& s) {
                   "cuStreamSynchronize / cudaStreamSynchronize");
         table.not_applicable("without_internal_waste", "charged memory that holds no payload", Blame::kWaste,
                              why);
+        table.not_applicable("without_never_written_pages", "VMM pages never written", Blame::kHeld, why);
         table.not_applicable("without_other_processes", "other processes of this trace", Blame::kOthers, why);
         table.not_applicable("without_unattributed", "memory that no record explains", Blame::kUnexplained,
                              why);
@@ -341,8 +384,9 @@ report::Counterfactual message_of(const Counterfactual& row) {
                     : row.fit == Fit::kDoesNotFit ? report::Counterfactual::does_not_fit
                                                   : report::Counterfactual::cannot_tell);
     const Margin margin = margin_of(row.available.interval(), row.needed.interval());
-    if (margin.low) out.set_margin_low(*margin.low);
-    if (margin.high) out.set_margin_high(*margin.high);
+    // At the ends of its range a margin stands for more than it can hold.
+    if (margin.low && *margin.low != -INT64_MAX) out.set_margin_low(*margin.low);
+    if (margin.high && *margin.high != -INT64_MAX) out.set_margin_high(*margin.high);
     return out;
 }
 

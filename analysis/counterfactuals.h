@@ -18,6 +18,7 @@ enum class Blame {
     kCached,       // freed by the program, kept by its pool
     kPending,      // freed by the program, waiting for a stream
     kWaste,        // charged and holding no payload
+    kHeld,         // charged and in use by the program's own account, but never written
     kGaps,         // free, but in pieces
     kLimit,        // held back by a limit
     kUnbacked,     // reserved address space with nothing behind it
@@ -35,6 +36,8 @@ struct Counterfactual {
     Quantity freed;     // what the removal adds; only where `adds`
     bool adds = false;  // it adds bytes to what was available, so it can be combined with others
     Quantity available;
+    // "as_it_was" only: the same before the failure itself is taken as a bound. Sums of removals start here.
+    Quantity by_bytes;
     Quantity needed;
     Fit fit = Fit::kCannotTell;
     std::string reason;

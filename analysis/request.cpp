@@ -12,13 +12,20 @@ constexpr char kOnePointer[] =
     "them is not "
     "visible to it";
 
+// Up to whole units; where that is more than 64 bits hold, their largest value: never less than was asked
+// for.
+std::uint64_t whole(std::uint64_t bytes, std::uint64_t unit) {
+    const std::uint64_t up = round_up(bytes, unit);
+    return up < bytes ? UINT64_MAX : up;
+}
+
 void linear(RequestFacts& out, const Event& event, const ProcessState& state) {
     const std::uint64_t page = state.page(event.device);
     out.draws = Draws::kPhysical;
     out.domain = "physical";
     out.granularity = page;
     out.alignment = 256;
-    out.needed = {out.requested, round_up(out.requested, page)};
+    out.needed = {out.requested, whole(out.requested, page)};
     out.rounding_assumed = true;
     out.needed_reason = fmt::format(
         "between what was asked for and whole pages of {}: the driver does not say", in_words(page));
@@ -75,7 +82,7 @@ RequestFacts request_of(const Event& event, const ProcessState& state) {
             out.domain = "virtual";
             out.granularity = state.page(event.device);
             out.alignment = event.object.value != 0 ? event.object.value : out.granularity;
-            out.needed = Interval::exactly(round_up(out.requested, out.granularity));
+            out.needed = Interval::exactly(whole(out.requested, out.granularity));
             out.needed_reason = "a reservation takes address space only, in whole pages, and no memory";
             out.contiguity = report::Request::virtual_only;
             out.contiguity_reason =
@@ -94,7 +101,7 @@ RequestFacts request_of(const Event& event, const ProcessState& state) {
             out.domain = pool_in_words(out.pool);
             out.granularity = kPoolUnit;
             out.alignment = kPoolUnit;
-            out.needed = {out.requested, round_up(out.requested, kPoolChunk)};
+            out.needed = {out.requested, whole(out.requested, kPoolChunk)};
             out.rounding_assumed = true;
             out.needed_reason = fmt::format(
                 "at least what was asked for; at most whole chunks of {}, by which pools were seen to grow",

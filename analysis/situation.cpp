@@ -53,15 +53,17 @@ Quantity sum_of(const std::vector<Quantity>& parts, Definition definition, const
 
 std::uint64_t less(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
 
+// Each live block holds on to the chunks that it lies in: at most two of them only in part.
+std::uint64_t pinned_by(std::uint64_t count) {
+    return count > UINT64_MAX / (2 * kPoolChunk) ? UINT64_MAX : count * 2 * kPoolChunk;
+}
+
 // Interval of what may be returned by trimming: chunks with a live block stay, and so does what waits for its
 // stream, which the driver may or may not count as used.
 Interval reclaimable_of(std::uint64_t cached, std::uint64_t used, std::uint64_t live_count,
                         std::uint64_t pending) {
     if (used == 0) return {less(cached, pending), cached};
-    // Each live block holds on to the chunks that it lies in: at most two of them only in part.
-    const std::uint64_t pinned =
-        live_count > UINT64_MAX / (2 * kPoolChunk) ? UINT64_MAX : live_count * 2 * kPoolChunk;
-    return {less(less(cached, pinned), pending), cached};
+    return {less(less(cached, pinned_by(live_count)), pending), cached};
 }
 
 // What may have lain in pools that nobody spoke of: unknown, so a sum with it has no upper end.
@@ -71,7 +73,9 @@ Quantity not_told(Definition definition, const Scope& scope, const char* why) {
 
 void books_of_pools(Situation& s, const ProcessState& state) {
     std::vector<Quantity> reserved, cached, reclaimable;
-    std::uint64_t pending_total = 0;
+    Interval pending_total = Interval::exactly(0);
+    const auto nameless = state.pools().find(ObjectId{});
+    const bool all_named = nameless == state.pools().end() || nameless->second.live_count == 0;
     std::map<ObjectId, PoolWord> words = s.snapshot.pools;
     const bool one_device = s.failure.process.value < s.trace->processes.size() &&
                             s.trace->processes[s.failure.process.value].devices_size() == 1;
@@ -106,6 +110,8 @@ void books_of_pools(Situation& s, const ProcessState& state) {
                          Interval::exactly(pool.live_bytes),
                          pool.live_count,
                          0,
+                         0,
+                         Interval::exactly(0),
                          word,
                          Quantity::unknown(report::Quantity::charged, s.physical, s.not_asked),
                          Quantity::unknown(report::Quantity::live, s.physical, s.not_asked),
@@ -120,9 +126,17 @@ void books_of_pools(Situation& s, const ProcessState& state) {
         });
         *at.live.low -= std::min(maybe, *at.live.low);
         state.pending_frees().for_each([&](const Range&, const PendingFree& free) {
-            if (free.pool == id) at.pending += free.requested;
+            if (free.pool != id) return;
+            at.pending += free.requested;
+            ++at.pending_count;
         });
-        pending_total += at.pending;
+        at.waiting = {0, at.pending};
+        // Where nothing is missing, what the driver counts as used and no record holds as live was waiting.
+        if (word.used && at.live.exact() && all_named && !s.books.any()) {
+            const std::uint64_t surplus = less(*word.used, pool.live_bytes);
+            at.waiting.low = std::min(less(surplus, pinned_by(pool.live_count)), at.pending);
+        }
+        pending_total = pending_total + at.waiting;
         if (word.reserved && word.used && *word.used <= *word.reserved) {
             at.reserved = Quantity::measured(report::Quantity::charged, *word.reserved, s.physical,
                                              "CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT right after the failure");
@@ -132,7 +146,8 @@ void books_of_pools(Situation& s, const ProcessState& state) {
                               "reserved by the pool and not in use, both as the driver said")
                             .value();
             const std::uint64_t kept = *word.reserved - *word.used;
-            const Interval back = reclaimable_of(kept, *word.used, pool.live_count, at.pending);
+            const Interval back = reclaimable_of(kept, *word.used, pool.live_count + at.pending_count,
+                                                 less(at.pending, *at.waiting.low));
             s.reclaimable_when_done += *reclaimable_of(kept, *word.used, pool.live_count, 0).low;
             at.reclaimable =
                 back.exact()
@@ -185,10 +200,14 @@ void books_of_pools(Situation& s, const ProcessState& state) {
     s.pending = s.used_pools && releases_missing
                     ? Quantity::bounded(report::Quantity::pending_free, {0, std::nullopt}, s.physical,
                                         "stream-ordered releases may be among the records that are missing")
-                : pending_total == 0
+                : *pending_total.high == 0
                     ? Quantity::derived(report::Quantity::pending_free, 0, s.physical,
                                         "no stream-ordered release was waiting for its stream")
-                    : Quantity::bounded(report::Quantity::pending_free, {0, pending_total}, s.physical, why);
+                : pending_total.exact()
+                    ? Quantity::derived(report::Quantity::pending_free, *pending_total.low, s.physical,
+                                        "what the pools' used sizes exceed their live blocks by, right after "
+                                        "the failure: freed by the program, and still waiting for its stream")
+                    : Quantity::bounded(report::Quantity::pending_free, pending_total, s.physical, why);
 }
 
 void word_of_the_device(Situation& s) {
@@ -302,22 +321,69 @@ void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& w
 
 void books_of_payload(Situation& s, const ProcessState& state) {
     s.payload = payload_of(*s.trace, s.failure.process, state, s.request.device);
-    if (state.totals(s.request.device).handles == 0) {
-        s.handle_waste =
-            Quantity::derived(report::Quantity::internal_waste, 0, s.physical, "no VMM handle is held");
-    } else if (!s.payload.seen) {
-        s.handle_waste = Quantity::unknown(report::Quantity::internal_waste, s.physical, s.payload.why);
-    } else if (s.payload.decisive) {
-        s.handle_waste =
-            Quantity::derived(report::Quantity::internal_waste, s.payload.partly_unwritten, s.physical,
-                              "charged but never written, in pages that hold some payload: " + s.payload.why);
-    } else {
-        s.handle_waste = Quantity::bounded(report::Quantity::internal_waste, {0, s.payload.partly_unwritten},
-                                           s.physical, s.payload.why);
+    const auto waste = [&](std::uint64_t bytes, const std::string& what) {
+        if (state.totals(s.request.device).handles == 0) {
+            return Quantity::derived(report::Quantity::internal_waste, 0, s.physical,
+                                     "no VMM handle is held");
+        }
+        if (!s.payload.seen)
+            return Quantity::unknown(report::Quantity::internal_waste, s.physical, s.payload.why);
+        if (s.payload.decisive) {
+            return Quantity::derived(report::Quantity::internal_waste, bytes, s.physical,
+                                     what + ": " + s.payload.why);
+        }
+        return Quantity::bounded(report::Quantity::internal_waste, {0, bytes}, s.physical, s.payload.why);
+    };
+    const Payload& payload = s.payload;
+    s.handle_waste = waste(payload.partly_unwritten + payload.never_written,
+                           fmt::format("charged but never written, {} inside partly written pages and {} in "
+                                       "whole never-written pages",
+                                       in_words(payload.partly_unwritten), in_words(payload.never_written)));
+    s.partly_waste =
+        waste(payload.partly_unwritten, "charged but never written, in pages that hold some payload");
+    s.never_written = waste(payload.never_written, "charged for whole pages without a written byte");
+}
+
+void books_of_unmapped(Situation& s, const ProcessState& state) {
+    if (s.books.any()) return;  // a mapping may be among what is missing
+    state.physical().for_each([&](const Physical& physical) {
+        if (!physical.on_device || physical.device != s.request.device) return;
+        if (physical.mapped_bytes != 0 || physical.exported) return;
+        ++s.unmapped_count;
+        s.unmapped_bytes += physical.bytes;
+    });
+}
+
+// Whether and when the same request was met later: what was given back in between is worth naming.
+void look_ahead(Situation& s) {
+    constexpr std::size_t kFar = 4096;  // events; further away it is another story
+    const auto& events = s.trace->events[s.failure.process.value];
+    const Event* last_release = nullptr;
+    const std::size_t end = std::min(events.size(), s.failure.index + 1 + kFar);
+    for (std::size_t i = s.failure.index + 1; i < end; ++i) {
+        const Event& event = events[i];
+        if (event.has(wire::kByShim) || event.has(wire::kContinued) || event.failed()) continue;
+        // A trim gives back more than a synchronisation that surrounds it.
+        if (releases(event.kind) && (event.kind != Kind::kSynchronized || last_release == nullptr))
+            last_release = &event;
+        if (event.kind != s.event->kind || event.device != s.event->device) continue;
+        if (event.bytes.value < s.request.requested || s.request.requested == 0) continue;
+        const std::uint64_t later = less(event.start.value, s.event->start.value);
+        const std::string when = later < 10'000       ? fmt::format("{} ns", later)
+                                 : later < 10'000'000 ? fmt::format("{} µs", later / 1000)
+                                                      : fmt::format("{} ms", later / 1'000'000);
+        const bool named =
+            last_release != nullptr && last_release->function.value < s.trace->functions.size();
+        s.succeeded_later =
+            fmt::format("The same request succeeded {} later{}.", when,
+                        named ? ", after " + s.trace->functions[last_release->function.value]
+                        : last_release != nullptr ? ", after this process gave something back"
+                                                  : ", though this process had given nothing back");
+        return;
     }
 }
 
-void look_around(Situation& s) {
+void look_around(Situation& s, const ProcessState& state) {
     const auto& events = s.trace->events[s.failure.process.value];
     for (std::size_t i = s.failure.index; i-- > 0;) {
         const Event& event = events[i];
@@ -330,6 +396,7 @@ void look_around(Situation& s) {
             break;
         }
     }
+    std::uint64_t pieces = 0;
     for (std::size_t i = s.failure.index + 1; i < events.size(); ++i) {
         const Event& event = events[i];
         if (event.has(wire::kByShim) || event.has(wire::kContinued)) continue;
@@ -338,8 +405,13 @@ void look_around(Situation& s) {
             // A success of the very size shows that something else has changed: no witness any more.
             if (event.bytes.value >= s.request.requested) break;
             s.succeeded_after = std::max(s.succeeded_after, event.bytes.value);
+            if (event.extra == s.event->extra) pieces += std::min(event.bytes.value, UINT64_MAX - pieces);
         }
     }
+    const std::uint64_t needed = s.request.needed.high.value_or(UINT64_MAX);
+    s.came_in_pieces = s.event->kind == Kind::kHandleCreated && s.request.draws == Draws::kPhysical &&
+                       s.device_free.known() && s.free_then.low().value_or(0) >= needed && pieces >= needed &&
+                       state.largest_created(s.request.device) >= s.request.requested;
 }
 
 }  // namespace
@@ -383,6 +455,8 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
     s.contradictions = state.contradictions();
     s.books = with_contradictions(s.losses, s.contradictions);
     s.used_pools = state.used_pools();
+    s.captured_allocations = state.captured_allocations();
+    s.contexts = state.contexts(s.request.device);
     s.mapped = state.mappings().total();
     s.managed = state.totals(s.request.device).managed;
     s.host_pinned = state.host_pinned_bytes();
@@ -392,10 +466,12 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
     word_of_the_device(s);
     books_of_the_device(s, state, walk);
     books_of_payload(s, state);
+    books_of_unmapped(s, state);
     const std::uint64_t asked = s.request.needed.low.value_or(0);
     s.space = address_space_of(
         state, asked, s.request.draws == Draws::kAddressSpace ? s.request.alignment : s.page, s.page);
-    look_around(s);
+    look_around(s, state);
+    look_ahead(s);
     return s;
 }
 

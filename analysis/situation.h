@@ -24,7 +24,9 @@ struct PoolAtFailure {
     Interval live;  // requested bytes of live blocks, from events
     std::uint64_t live_count = 0;
     std::uint64_t pending = 0;  // freed by the program, the stream's word is missing: at most this much
-    PoolWord said;              // by the driver; empty if it was not asked
+    std::uint64_t pending_count = 0;
+    Interval waiting;  // of these, what the driver still counts as used
+    PoolWord said;     // by the driver; empty if it was not asked
     Quantity reserved;
     Quantity used;
     Quantity cached;
@@ -47,9 +49,9 @@ struct Situation {
     Quantity capacity;
     Quantity device_free;  // as the driver said it
     Quantity free_then;    // the same at the failed call itself: wider if other threads changed something in
-                         // between; without the driver's word, no more than what the records leave
-    Quantity handles;  // charged, VMM
-    Quantity linear;   // charged, linear and pitched
+                           // between; without the driver's word, no more than what the records leave
+    Quantity handles;      // charged, VMM
+    Quantity linear;       // charged, linear and pitched
     Quantity linear_requested;
     Quantity pools_reserved;
     Quantity attributed;
@@ -63,7 +65,11 @@ struct Situation {
     std::vector<OtherProcess> other_processes;
     std::vector<PoolAtFailure> pools;
     Payload payload;
-    Quantity handle_waste;  // VMM pages' rest that was never written
+    Quantity handle_waste;   // VMM: charged and never written
+    Quantity partly_waste;   // of that, inside pages that hold some payload: what rounding causes
+    Quantity never_written;  // of that, in whole pages without a written byte: held for whatever reason
+    std::uint64_t unmapped_count = 0;  // physical allocations mapped nowhere and not exported: no kernel can
+    std::uint64_t unmapped_bytes = 0;  // use them
     AddressSpace space;
     std::uint64_t mapped = 0;
     std::uint64_t managed = 0;
@@ -75,11 +81,17 @@ struct Situation {
     Contradictions contradictions;
     std::string not_asked;  // why the driver did not speak of the device right after the failure
     bool used_pools = false;
+    std::uint64_t captured_allocations = 0;  // of graphs: see ProcessState
+    std::size_t contexts = 0;                // of this process on the device
     // An address reservation of no more than this request failed before, and nothing was given back since.
     bool reservation_failed_before = false;
     // Largest success of the same kind of call, smaller than the failed one, after the failure and before
     // this process released anything: it would have fitted.
     std::uint64_t succeeded_after = 0;
+    // The device had the bytes at the failure by the driver's own word, a handle of this size had succeeded
+    // before, and right after the failure smaller ones did, as many bytes in all: its pieces were the reason.
+    bool came_in_pieces = false;
+    std::string succeeded_later;  // "The same request succeeded … later, after …."; empty: not seen
 };
 
 // `walk` stands before this failure and is moved to it.

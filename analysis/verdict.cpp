@@ -67,6 +67,14 @@ std::string own_part(const Situation& s, const std::vector<Counterfactual>& rows
             "room for this one request, but is less than a quarter of what it holds.",
             kNotFreedEnough, in_words(waste->freed.high().value_or(0)));
     }
+    const Counterfactual* never = row_of(rows, "without_never_written_pages");
+    if (never != nullptr && never->applicable && never->fit != Fit::kDoesNotFit) {
+        return fmt::format(
+            "{} would have been enough. {} of what it is charged lie in VMM pages that {} never written: "
+            "without those it {} have fitted.",
+            kNotFreedEnough, in_words(never->freed.interval()),
+            never->freed.exact() ? "were" : "may have been", never->fit == Fit::kFits ? "would" : "might");
+    }
     if (!s.handle_waste.known()) {
         return fmt::format(
             "{} would have been enough. Whether what it holds is full of payload is not known.",
@@ -82,6 +90,12 @@ std::string others_in_words(const Situation& s) {
         out += fmt::format("{} {}", process_in_words(*s.trace, other.process), in_words(other.charged));
     }
     return out;
+}
+
+// A sixteenth of the device or more.
+bool matters(const Situation& s, const Quantity& quantity) {
+    return quantity.high().value_or(0) >= s.capacity.high().value_or(0) / 16 &&
+           quantity.high().value_or(0) != 0;
 }
 
 // Shares of what the device is taken by, largest first.
@@ -107,8 +121,9 @@ void add_shares(Verdict& out, const Situation& s) {
         shares.push_back({bytes, process_in_words(*s.trace, other.process) +
                                      ", another process of this trace: " + in_words(other.charged)});
     }
-    share(s.unattributed, "held by no record of this trace (other processes, contexts, modules)");
-    share(s.handle_waste, "charged for VMM pages but never written, in pages that hold some payload");
+    share(s.unattributed,
+          "held by no record of any recorded process (contexts, modules, processes that were not recorded)");
+    share(s.partly_waste, "charged for VMM pages but never written, in pages that hold some payload");
     if (s.payload.decisive && s.payload.never_written != 0) {
         shares.push_back({s.payload.never_written,
                           "VMM pages without any written byte: " + in_words(s.payload.never_written)});
@@ -116,6 +131,18 @@ void add_shares(Verdict& out, const Situation& s) {
     std::stable_sort(shares.begin(), shares.end(),
                      [](const Share& a, const Share& b) { return a.bytes > b.bytes; });
     for (const Share& each : shares) out.add_contributing(each.words);
+    if (s.unmapped_count != 0) {
+        out.add_contributing(
+            fmt::format("mapped nowhere, so that no kernel can use it: {} in {} physical "
+                        "allocation{}",
+                        in_words(s.unmapped_bytes), s.unmapped_count, s.unmapped_count == 1 ? "" : "s"));
+    }
+    if (s.contexts > 1 && matters(s, s.unattributed)) {
+        out.add_contributing(
+            fmt::format("this process has {} contexts on the device: what they take is part "
+                        "of what no record explains",
+                        s.contexts));
+    }
 }
 
 // The smallest set of removals (among `candidates`) that fits for certain; of several, the one whose kinds
@@ -126,7 +153,7 @@ std::vector<const Counterfactual*> smallest_set(const Situation& s, const std::v
     std::vector<const Counterfactual*> best;
     for (unsigned mask = 1; mask < (1u << candidates.size()); ++mask) {
         std::vector<const Counterfactual*> members;
-        Quantity available = base.available;
+        Quantity available = base.by_bytes;
         bool cached = false, pending = false;
         for (std::size_t i = 0; i < candidates.size(); ++i) {
             if ((mask >> i & 1u) == 0) continue;
@@ -152,7 +179,7 @@ std::vector<const Counterfactual*> smallest_set(const Situation& s, const std::v
 // Whether all candidates together might be enough.
 bool might_fit(const Situation& s, const std::vector<Counterfactual>& rows,
                const std::vector<const Counterfactual*>& candidates) {
-    Quantity available = row_of(rows, "as_it_was")->available;
+    Quantity available = row_of(rows, "as_it_was")->by_bytes;
     for (const Counterfactual* row : candidates) {
         const auto sum = plus(available, row->freed, report::Quantity::eligible_free, "");
         if (sum) available = *sum;
@@ -177,7 +204,8 @@ Verdict own_cause(const Situation& s, const std::vector<const Counterfactual*>& 
             break;
         case Blame::kPending:
             set(out, Verdict::other_constraint, "pending_frees",
-                fmt::format("{}; {} were freed by the program but still waited for their stream.",
+                fmt::format("{}; {} were freed by the program but still waited for their stream: after a "
+                            "synchronisation and cuMemPoolTrimTo the device would have had them.",
                             free_and_needed(s), in_words(s.pending.interval())));
             break;
         default:
@@ -198,8 +226,11 @@ Verdict capacity(const Situation& s, const std::vector<Counterfactual>& rows) {
     const Counterfactual* whole = row_of(rows, "with_nothing_else_on_device");
     if (whole != nullptr && whole->fit == Fit::kDoesNotFit) {
         set(out, Verdict::capacity_exhaustion, "",
-            fmt::format("The request is larger than the device: it needs {}, and the device has {} in all.",
-                        in_words(s.request.needed), in_words(s.capacity.interval())));
+            fmt::format(
+                "The request is larger than the device: it asks for {}, and the device has {} in all. "
+                "What else is held plays no part.",
+                in_words(s.request.draws == Draws::kContext ? *s.request.needed.low : s.request.requested),
+                in_words(s.capacity.interval())));
         return out;
     }
     // Who holds the device, the largest share first.
@@ -216,10 +247,10 @@ Verdict capacity(const Situation& s, const std::vector<Counterfactual>& rows) {
     }
     if (s.unattributed.known() && size(s.unattributed) != 0) {
         holders.push_back(
-            {size(s.unattributed),
-             fmt::format("{} are held by no record of this process (other processes, contexts, modules, "
-                         "memory of graphs)",
-                         in_words(s.unattributed.interval()))});
+            {size(s.unattributed), fmt::format("{} are held by no record of any recorded process (contexts, "
+                                               "modules, processes that were not recorded, "
+                                               "memory of graphs)",
+                                               in_words(s.unattributed.interval()))});
     }
     std::stable_sort(holders.begin(), holders.end(),
                      [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
@@ -261,6 +292,16 @@ Verdict against_the_numbers(const Situation& s) {
                 free_and_needed(s)));
         return out;
     }
+    if (s.came_in_pieces) {
+        Verdict out;
+        set(out, Verdict::physical_external_fragmentation, "",
+            fmt::format("{}, which is enough; a physical allocation of this size had succeeded before, and "
+                        "right after the failure smaller ones took as many bytes in all, with nothing given "
+                        "back in between: the bytes were there, but not in one piece.",
+                        free_and_needed(s)));
+        out.add_removed("with_physical_merged");
+        return out;
+    }
     if (free / kRefusedTimes >= needed && free - needed >= whole / kRefusedShare) {
         Verdict out;
         set(out, Verdict::other_constraint, "driver_refused",
@@ -269,7 +310,9 @@ Verdict against_the_numbers(const Situation& s) {
                         "not show; that is not fragmentation until something shows it.",
                         free_and_needed(s)));
         out.set_deciding_measurement(
-            "a reservation of the same size by cuMemAddressReserve at this moment tells whether address "
+            "the same bytes as several smaller cuMemCreate calls at this moment: if they succeed, the memory "
+            "is there, but not in one piece; a reservation of the same size by cuMemAddressReserve at this "
+            "moment tells whether address "
             "space is short; "
             "the kernel log (dmesg, Xid), process limits and what the host may still commit tell of other "
             "refusals");
@@ -279,18 +322,33 @@ Verdict against_the_numbers(const Situation& s) {
         fmt::format("{}: by the numbers it should have fitted, but the margin is within what the driver "
                     "may need for itself.",
                     free_and_needed(s)),
-        "an allocation probe at the failure: the largest cuMemCreate and the largest cuMemAddressReserve "
+        "an allocation probe at the failure: the same bytes as several smaller cuMemCreate calls tell "
+        "whether "
+        "they are there in pieces; the largest cuMemCreate and the largest cuMemAddressReserve "
         "that succeed then tell memory and address space apart; a limit of what the host may commit shows "
         "in neither");
 }
 
+// Memory of graphs is this process's own and may be cached, but no record and no pool's word tells of it.
+Verdict graphs_may_hold_it(const Situation& s) {
+    return undetermined(
+        fmt::format("{}; {} are held by no record of any recorded process, and this process captured {} "
+                    "stream-ordered allocation{} into graphs: what graphs take and keep is among that, and "
+                    "how much it is, this trace does not say.",
+                    free_and_needed(s), in_words(s.unattributed.interval()), s.captured_allocations,
+                    s.captured_allocations == 1 ? "" : "s"),
+        "cuDeviceGetGraphMemAttribute (CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT and RESERVED_MEM_CURRENT) right "
+        "after the failure, or the same request after cuDeviceGraphMemTrim: if it succeeds then, graphs kept "
+        "the memory");
+}
+
 Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& rows) {
-    const Counterfactual& base = rows.front();
+    const Fit base = fit_of(rows.front().by_bytes.interval(), s.request.needed);
     if (const Counterfactual* whole = row_of(rows, "with_nothing_else_on_device");
         whole != nullptr && whole->fit == Fit::kDoesNotFit) {
         return capacity(s, rows);
     }
-    if (!s.free_then.known() || (!s.device_free.known() && base.fit != Fit::kDoesNotFit)) {
+    if (!s.free_then.known() || (!s.device_free.known() && base != Fit::kDoesNotFit)) {
         return undetermined(
             fmt::format("How much of the device was held by nobody when this call failed is not known, so "
                         "nothing can be concluded from sizes: {}.",
@@ -301,8 +359,8 @@ Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& 
                                                  "failures in a row"
                                                : ", with a context of the request's device current"));
     }
-    if (base.fit == Fit::kFits) return against_the_numbers(s);
-    if (base.fit == Fit::kCannotTell) {
+    if (base == Fit::kFits) return against_the_numbers(s);
+    if (base == Fit::kCannotTell) {
         if (s.request.draws == Draws::kContext) {
             return undetermined(
                 fmt::format("How much a context needs, the call does not say; {}.", held_by_nobody(s)),
@@ -354,6 +412,11 @@ Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& 
                         "not known ({}).",
                         free_and_needed(s), what),
             measurement);
+    }
+    if (s.captured_allocations != 0) {
+        std::vector<const Counterfactual*> with_graphs = own;
+        with_graphs.push_back(row_of(rows, "without_unattributed"));
+        if (might_fit(s, rows, with_graphs)) return graphs_may_hold_it(s);
     }
     return capacity(s, rows);
 }
@@ -455,6 +518,11 @@ Verdict pool_verdict(const Situation& s, const std::vector<Counterfactual>& rows
             fmt::format("{}: enough for the {} asked for, but not in one piece; no stream-ordered release "
                         "was waiting.",
                         where, in_words(requested)));
+        if (limited && limit->fit == Fit::kFits) {
+            out.set_summary(
+                out.summary() +
+                " Raising the pool's maximum would have met it as well: the device has the memory.");
+        }
         out.add_removed("with_pool_gaps_merged");
         return out;
     }
@@ -501,7 +569,11 @@ Verdict verdict_of(const Situation& s, const std::vector<Counterfactual>& rows) 
                 "an allocation of device memory, one of host memory and an address reservation, each of the "
                 "same size, tried one by one at the failure");
     }
+    const Counterfactual* whole = row_of(rows, "with_nothing_else_on_device");
+    // What is held has no share in a request that the whole device could not meet.
+    if (whole != nullptr && whole->fit == Fit::kDoesNotFit) return out;
     add_shares(out, s);
+    if (!s.succeeded_later.empty()) out.set_summary(out.summary() + " " + s.succeeded_later);
     return out;
 }
 

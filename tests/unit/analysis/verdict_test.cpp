@@ -164,7 +164,7 @@ TEST_CASE("the device is held by nobody whom this trace knows: capacity, and no 
     session.process(8 * kGiB).linear(0, 4 * kGiB).failed().snapshot(1 * kGiB, 8 * kGiB).snapshot_end();
     const auto e = explained(session);
     CHECK(e.verdict().cause() == Verdict::capacity_exhaustion);
-    CHECK(e.verdict().summary().find("7 GiB are held by no record of this process") != std::string::npos);
+    CHECK(e.verdict().summary().find("7 GiB are held by no record of any recorded process") != std::string::npos);
     CHECK(e.verdict().summary().find("not known") != std::string::npos);
     CHECK(e.verdict().removed(0) == "without_unattributed");
 }
