@@ -11,7 +11,8 @@ packages=(meson ninja-build pkg-config g++ python3 python3-pip
           doctest-dev liblttng-ust-dev lttng-tools libspdlog-dev)
 
 # Pinned, so that every machine without a toolkit compiles against the same headers.
-header_wheels=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85 nvidia-cuda-crt==13.0.88)
+header_wheels=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85 nvidia-cuda-crt==13.0.88
+               nvidia-cuda-profiler-api==13.0.85)
 
 say() { printf '== %s\n' "$*"; }
 fail() { printf 'fragscope: %s\n' "$*" >&2; exit 1; }
@@ -53,7 +54,10 @@ install_packages() {
 }
 
 # Prints the folder with cuda.h of CUDA 13 or newer: an installed toolkit's, else NVIDIA's header wheels.
-cuda_version_of() { sed -n 's/^#define CUDA_VERSION \([0-9]*\).*/\1/p' "$1/cuda.h" 2>/dev/null | head -n 1; }
+cuda_version_of() {
+    [ -f "$1/cuda.h" ] || return 0
+    sed -n 's/^#define CUDA_VERSION \([0-9]*\).*/\1/p' "$1/cuda.h" | head -n 1
+}
 find_cuda_headers() {
     local dir version
     for dir in ${CUDA_HOME:+"$CUDA_HOME/include"} /usr/local/cuda/include /usr/include; do
@@ -64,7 +68,8 @@ find_cuda_headers() {
         fi
     done
     cuda_include=$build/cuda-headers/include
-    [ -f "$build/cuda-headers/complete" ] && return
+    # The list of what was fetched stands in `complete`: another list is fetched anew.
+    [ "$(cat "$build/cuda-headers/complete" 2>/dev/null)" = "${header_wheels[*]}" ] && return
     say "no CUDA 13 toolkit here: fetching NVIDIA's header wheels into $build/cuda-headers"
     local log=$build/wheels.log
     rm -rf "$build/cuda-headers" && mkdir -p "$build/cuda-headers/wheels"
@@ -86,7 +91,7 @@ for wheel in sorted((target / "wheels").glob("*.whl")):
 PY
     [ "$(cuda_version_of "$cuda_include")" -ge 13000 ] 2>/dev/null ||
         fail "the header wheels hold no cuda.h of CUDA 13 where it was expected ($cuda_include)."
-    touch "$build/cuda-headers/complete"
+    printf '%s\n' "${header_wheels[*]}" >"$build/cuda-headers/complete"
 }
 
 # configure DIR [meson options…]
