@@ -504,6 +504,9 @@ def checksum(content):
 
 
 def main():
+    # Whoever starts the tests may ignore some (nohup does), and what is ignored is inherited and respected.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_DFL)
     for name in sys.argv[2:] or CHECKS:
         before = set(pathlib.Path("/dev/shm").glob("fragscope-[0-9]*"))
         with tempfile.TemporaryDirectory() as folder:
