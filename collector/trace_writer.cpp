@@ -11,8 +11,8 @@ namespace fragscope::collector {
 namespace {
 
 // Rows of all processes together; 88 bytes each.
-// Fewer than the format allows: what a full disk, a kill or a damaged byte costs is one batch, and larger ones would save
-// little (a few per cent of the file).
+// Fewer than the format allows: what a full disk, a kill or a damaged byte costs is one batch. Batches as
+// large as the format allows make the file 4 % (random sizes) to 16 % (repeating iterations) smaller: see bench_trace.
 constexpr std::size_t kRowsPerBatch = trace::kMaxEventsPerBatch / 4;
 constexpr std::size_t kMaxRowsHeld = 4 * trace::kMaxEventsPerBatch;
 // Of the sink's reserve, for all that is written after it refused a chunk except the very last one.
