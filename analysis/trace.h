@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "analysis/event.h"
@@ -18,6 +19,13 @@ struct FileHealth {
     std::string problem;               // one sentence with the offset and what was expected; empty: none
 };
 
+// What the events of one process name by number. A number without an entry: its definition was lost.
+struct ProcessNames {
+    std::unordered_map<std::uint32_t, std::string> texts;
+    std::unordered_map<std::uint32_t, trace::CodeModule> modules;
+    std::unordered_map<std::uint32_t, trace::Stack> stacks;  // by Event::stack
+};
+
 struct Trace {
     std::string path;
     trace::Session session;
@@ -29,6 +37,7 @@ struct Trace {
     // By process index, and inside a process by sequence: the linearisation. Across processes only times can
     // be compared.
     std::vector<std::vector<Event>> events;
+    std::vector<ProcessNames> names;  // by process index
 };
 
 }  // namespace fragscope::analysis

@@ -19,10 +19,10 @@ constexpr std::uint32_t kThreadChecksARound = 4;
 constexpr std::uint32_t kNoProcess = UINT32_MAX;
 constexpr std::uint16_t kKnownFlags = wire::kByShim | wire::kCaptured | wire::kCaptureUnknown |
                                       wire::kContinued | wire::kUnknownDevice | wire::kNoContext |
-                                      wire::kPerThreadStream | wire::kSnapshot;
+                                      wire::kPerThreadStream | wire::kSnapshot | wire::kSample;
 
 bool is_plausible(const wire::Record& record) {
-    if (record.kind == wire::Kind::kNone || record.kind > wire::Kind::kCalled) return false;
+    if (record.kind == wire::Kind::kNone || record.kind > wire::kLastKind) return false;
     if ((record.flags & ~kKnownFlags) != 0) return false;
     return record.sequence != 0 || is_environment(record.kind);
 }

@@ -76,6 +76,10 @@ void apply_environment(const wire::Record& record, const std::string& function_n
 void apply_text(const Text& text, trace::Process& process) {
     switch (text.kind) {
         case wire::TextKind::kFunctionName:
+        case wire::TextKind::kString:
+        case wire::TextKind::kModule:
+        case wire::TextKind::kStack:
+        case wire::TextKind::kThreadName:
             return;
         case wire::TextKind::kExecutable:
             process.set_executable(to_utf8(text.text));

@@ -121,6 +121,14 @@ void RingHost::lay_out(const SessionOptions& options) {
     header->clock = options.clock;
     header->wait_ns = options.wait_ns;
     header->record_touches = options.record_touches ? 1 : 0;
+    header->record_calls = options.record_calls ? 1 : 0;
+    header->stack_bytes = options.stack_bytes;
+    header->stack_failures = options.stack_failures ? 1 : 0;
+    header->probe_on_oom = options.probe_on_oom ? 1 : 0;
+    header->probe_ns = options.probe_ns;
+    header->probe_bytes = options.probe_bytes;
+    header->sample_ns = options.sample_ns;
+    header->sample_bytes = options.sample_bytes;
     header->collector_pid = ::getpid();
     header->collector_state.store(wire::CollectorState::kRunning, std::memory_order_release);
     std::atomic_thread_fence(std::memory_order_release);

@@ -29,6 +29,14 @@ struct SessionOptions {
     std::uint64_t bytes = kDefaultSessionBytes;  // of shared memory, about: rings are a power of two long
     std::uint64_t wait_ns = 5'000'000;           // see SessionHeader::wait_ns; 0: drop at once
     bool record_touches = true;
+    bool record_calls = false;                     // launches, copies, memsets and questions as calls of their own
+    std::uint64_t stack_bytes = UINT64_MAX;        // call stacks of acquisitions from this size on; UINT64_MAX: of none
+    bool stack_failures = false;                   // call stacks of failed acquisitions
+    bool probe_on_oom = false;                     // see SessionHeader
+    std::uint64_t probe_ns = 0;
+    std::uint64_t probe_bytes = 0;
+    std::uint64_t sample_ns = UINT64_MAX;          // ask the driver for its numbers at most so often; UINT64_MAX: never
+    std::uint64_t sample_bytes = UINT64_MAX;       // and once so many bytes changed hands since; UINT64_MAX: never
     wire::Clock clock = wire::Clock::kMonotonic;
 };
 

@@ -6,7 +6,7 @@ TextAssembly::Took TextAssembly::take(const wire::TextRecord& part) {
     const bool first = part.part == 0;
     const bool fits = part.total_bytes <= wire::kMaxTextBytes && part.part_bytes <= sizeof part.text &&
                       part.text_kind >= wire::TextKind::kFunctionName &&
-                      part.text_kind <= wire::TextKind::kRuntimePath;
+                      part.text_kind <= wire::TextKind::kThreadName;
     const bool continues =
         first || (next_part_ != 0 && part.part == next_part_ && part.text_kind == text_.kind &&
                   part.subject == text_.subject && part.total_bytes == total_);

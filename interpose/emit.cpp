@@ -96,7 +96,12 @@ bool take_ring(ThreadState& thread) {
     return taken;
 }
 
+void count_kind(wire::Kind kind) {
+    session.slot->lost_kinds[static_cast<std::uint32_t>(kind)].fetch_add(1, std::memory_order_relaxed);
+}
+
 void count_lost(wire::RingHeader& ring, wire::Kind kind, std::uint16_t result, std::uint64_t bytes) {
+    count_kind(kind);
     switch (kind) {
         case wire::Kind::kLinearAcquired:
         case wire::Kind::kPitchAcquired:
@@ -105,6 +110,7 @@ void count_lost(wire::RingHeader& ring, wire::Kind kind, std::uint16_t result, s
         case wire::Kind::kHostRegistered:
         case wire::Kind::kHandleCreated:
         case wire::Kind::kPoolAcquired:
+        case wire::Kind::kArrayCreated:
             if (result == 0) {
                 ring.lost_acquisitions.fetch_add(1, std::memory_order_relaxed);
                 ring.lost_acquired_bytes.fetch_add(bytes, std::memory_order_relaxed);
@@ -115,6 +121,11 @@ void count_lost(wire::RingHeader& ring, wire::Kind kind, std::uint16_t result, s
         case wire::Kind::kMapped:
         case wire::Kind::kHandleImported:
         case wire::Kind::kHandleRetained:
+        case wire::Kind::kArrayMapped:
+        case wire::Kind::kIpcOpened:
+        case wire::Kind::kPoolPointerImported:
+        case wire::Kind::kExternalMapped:
+        case wire::Kind::kGraphAllocNode:
             if (result == 0) {
                 ring.lost_acquisitions.fetch_add(1, std::memory_order_relaxed);
                 return;
@@ -129,6 +140,9 @@ void count_lost(wire::RingHeader& ring, wire::Kind kind, std::uint16_t result, s
         case wire::Kind::kPoolReleased:
         case wire::Kind::kContextDestroyed:
         case wire::Kind::kPrimaryReset:
+        case wire::Kind::kArrayReleased:
+        case wire::Kind::kIpcClosed:
+        case wire::Kind::kGraphFreeNode:
             ring.lost_releases.fetch_add(1, std::memory_order_relaxed);
             return;
         default:
@@ -188,8 +202,10 @@ void send_name(std::uint16_t function) {
 
 wire::Record* open_record(std::uint16_t function, Kind kind, std::uint16_t result, std::uint64_t bytes) {
     ThreadState& thread = thread_state;
-    if (!has_ring(thread)) [[unlikely]]
+    if (!has_ring(thread)) [[unlikely]] {
+        if (attached()) count_kind(kind);
         return nullptr;
+    }
     if (!name_sent[function].load(std::memory_order_relaxed)) [[unlikely]]
         send_name(function);
     wire::Record* slot = reserve(thread);
@@ -205,7 +221,8 @@ void emit(const wire::Record& record) {
     thread_state.ring.commit();
 }
 
-bool emit_text(wire::TextKind kind, std::uint16_t subject, const char* text, std::size_t bytes) {
+bool emit_text(wire::TextKind kind, std::uint16_t subject, const char* text, std::size_t bytes,
+               std::uint32_t id) {
     ThreadState& thread = thread_state;
     if (bytes == 0 || !has_ring(thread)) return false;
     if (bytes > wire::kMaxTextBytes) bytes = wire::kMaxTextBytes;
@@ -223,6 +240,7 @@ bool emit_text(wire::TextKind kind, std::uint16_t subject, const char* text, std
         record.kind = wire::Kind::kText;
         record.text_kind = kind;
         record.part = part;
+        record.id = id;
         const std::size_t left = bytes - at;
         record.part_bytes = static_cast<std::uint16_t>(left < sizeof record.text ? left : sizeof record.text);
         memcpy(record.text, text + at, record.part_bytes);

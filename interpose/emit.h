@@ -94,8 +94,9 @@ inline wire::Record shim_record(Kind kind, HookId function, std::uint8_t device,
 wire::Record* open_record(std::uint16_t function, Kind kind, std::uint16_t result, std::uint64_t bytes);
 // Sends one record.
 void emit(const wire::Record& record);
-// Sends a text, cut to wire::kMaxTextBytes. False: not sent, or not all of it.
-bool emit_text(wire::TextKind kind, std::uint16_t subject, const char* text, std::size_t bytes);
+// Sends a text, cut to wire::kMaxTextBytes; `id` as its kind says. False: not sent, or not all of it.
+bool emit_text(wire::TextKind kind, std::uint16_t subject, const char* text, std::size_t bytes,
+               std::uint32_t id = 0);
 
 // Functions whose names are out: until then every thread sends the name, so that no record can be ahead of
 // it.

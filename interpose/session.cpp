@@ -73,6 +73,14 @@ bool map_session() {
     session.ring_count = ring_count;
     session.ring_records = records;
     session.touches = header->record_touches != 0;
+    session.calls = header->record_calls != 0;
+    session.stack_failures = header->stack_failures != 0;
+    session.probe_on_oom = header->probe_on_oom != 0;
+    session.stack_bytes = header->stack_bytes;
+    session.probe_ns = header->probe_ns;
+    session.probe_bytes = header->probe_bytes;
+    session.sample_ns = header->sample_ns;
+    session.sample_bytes = header->sample_bytes;
 #if defined(__x86_64__)
     use_tsc.store(header->clock == wire::Clock::kTsc, std::memory_order_relaxed);
 #else

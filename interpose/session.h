@@ -23,6 +23,14 @@ struct Session {
     std::uint32_t ring_records = 0;
     std::uint32_t process = 0;
     bool touches = false;
+    bool calls = false;              // record launches, copies, memsets and questions as calls
+    bool stack_failures = false;
+    bool probe_on_oom = false;
+    std::uint64_t stack_bytes = UINT64_MAX;
+    std::uint64_t probe_ns = 0;
+    std::uint64_t probe_bytes = 0;
+    std::uint64_t sample_ns = UINT64_MAX;
+    std::uint64_t sample_bytes = UINT64_MAX;
 };
 extern constinit Session session;  // valid while attached()
 

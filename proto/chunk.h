@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little,
               "the trace file's headers are written as they lie in memory");
 
 // The newest version that this program writes and reads; see the table in FORMAT.md before changing it.
-inline constexpr std::uint32_t kFormatVersion = 1;
+inline constexpr std::uint32_t kFormatVersion = 2;
 
 // First bytes of every trace file of any version. The bytes around the name show up transfers that change
 // line ends or strip the high bit.
@@ -35,7 +35,7 @@ struct FileHeader {
 static_assert(sizeof(FileHeader) == 32);
 
 // The number of the member of trace::Chunk's `body` that the chunk holds.
-enum class ChunkKind : std::uint16_t { kSession = 1, kProcess = 2, kEvents = 3, kLoss = 4, kEnd = 5 };
+enum class ChunkKind : std::uint16_t { kSession = 1, kProcess = 2, kEvents = 3, kLoss = 4, kEnd = 5, kNames = 6 };
 
 struct ChunkHeader {
     std::uint32_t magic;
@@ -55,6 +55,7 @@ inline constexpr std::uint32_t kMaxEventsPerBatch = 1u << 16;
 inline constexpr std::uint32_t kMaxRawEventBytes = 16u << 20;
 inline constexpr std::uint32_t kMaxRawOtherBytes = 1u << 20;
 inline constexpr std::uint32_t kMaxProcesses = 1u << 16;
+inline constexpr std::uint32_t kMaxModules = 1u << 16;  // numbers of one process, from 1
 constexpr std::uint32_t max_raw_bytes(ChunkKind kind) {
     return kind == ChunkKind::kEvents ? kMaxRawEventBytes : kMaxRawOtherBytes;
 }

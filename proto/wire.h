@@ -13,7 +13,7 @@
 namespace fragscope::wire {
 
 // Changes with every change of a struct, a record kind's meaning or the ring protocol in ring.h.
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 inline constexpr std::uint64_t kMagic = 0x3145504f43534746;  // "FGSCOPE1" in memory order
 
 // Name of the environment variable with the POSIX shared-memory name of the session ("/fragscope-…"). Absent: the shim
@@ -89,7 +89,106 @@ enum class Kind : std::uint8_t {
     // got no snapshot (they came too soon after another one). With Flag::kCaptured nothing was asked at all, as a stream
     // capture was running somewhere in the process; with kNoContext the device was not.
     kFailureSnapshotEnd = 43,
+    // Arrays: opaque layouts without an address. Owned by a context and ended with it.
+    kArrayCreated = 45,   // cuArrayCreate, cuMipmappedArrayCreate; `bytes` is what the descriptor's texels take over all
+                          // levels, a lower bound of what is charged
+                          //                    context          texel bytes       array          pack_array()
+    kArrayReleased = 46,  // cuArrayDestroy…    -                -                 array          -
+    // A second name for an array of somebody else, without bytes of its own: a mip level, a plane, external or graphics memory.
+    kArrayAliased = 47,   //                    owner            -                 array          -
+    // cuMemMapArrayAsync, one record for each part (kContinued from the second on): memory behind sparse and deferred arrays.
+    kArrayMapped = 48,    //                    array            bytes or 0        handle, 0: unmapped   stream
+    // Memory shared with other processes: counted by who exports it. An identity is identity_of() of the exported description.
+    kIpcExported = 49,    // cuIpcGetMemHandle  address          -                 -              identity
+    kIpcOpened = 50,      // cuIpcOpenMemHandle address          -                 context        identity
+    kIpcClosed = 51,      // cuIpcCloseMemHandle address         -                 -              -
+    kRangeExported = 52,  // cuMemGetHandleForAddressRange address size            -              handle type
+    kPoolExported = 53,   // …ExportToShareable -                -                 pool           handle type
+    kPoolImported = 54,   // …ImportFrom…       -                -                 pool           handle type
+    kPoolPointerExported = 55,  //              address          -                 -              identity
+    kPoolPointerImported = 56,  //              address          -                 pool           identity
+    kPoolAccessSet = 57,  // one per descriptor protection       -                 pool           pack_location()
+    // Memory of other programming interfaces (Vulkan, OpenGL, Direct3D): counted by nobody here.
+    kExternalImported = 58,  //                 -                size              external       handle type
+    kExternalMapped = 59,    // …GetMappedBuffer address         bytes             external       offset
+    kExternalReleased = 60,  //                 -                -                 external       -
+    kGraphicsMapped = 61,    // one per resource -               -                 resource       stream
+    kGraphicsUnmapped = 62,  // one per resource -               -                 resource       stream
+    kGraphicsPointer = 63,   // …GetMappedPointer address        bytes             resource       -
+    kGraphicsReleased = 64,  // …UnregisterResource -            -                 resource       -
+    // Multicast objects own no memory. `object` is the multicast handle.
+    kMulticastCreated = 65,      //             devices          size              handle         handle types
+    kMulticastDeviceAdded = 66,  // `device`    -                -                 handle         -
+    kMulticastBound = 67,        // cuMulticastBindMem, …BindAddr: offset in it    bytes   handle   memory handle or address
+    kMulticastUnbound = 68,      // `device`    offset in it     bytes             handle         -
+    // Graphs: an allocation node has an address and no bytes before a launch; its memory is the device's graph memory.
+    kGraphAllocNode = 69,    // cuGraphAddMemAllocNode, cuGraphAddNode address requested graph  node
+    kGraphFreeNode = 70,     //                 address          -                 graph          node
+    kGraphInstantiated = 71,  //                -                flags             executable     graph
+    kGraphLaunched = 72,     // only in processes that made allocation nodes       executable     stream
+    kGraphExecReleased = 73,  //                -                -                 executable     -
+    kGraphReleased = 74,     //                 -                -                 graph          -
+    kGraphMemoryTrimmed = 75,  // cuDeviceGraphMemTrim
+    kGraphMemory = 76,       // cuDeviceGetGraphMemAttribute: used current, reserved current, used high, reserved high
+    // Code and contexts: they take device memory that no call states.
+    kModuleLoaded = 77,    //                   1: library       bytes of the image, 0: not known   module or library   context
+    kModuleUnloaded = 78,  //                   1: library       -                 module or library   -
+    kGlobalFound = 79,     // cuModuleGetGlobal, cuLibraryGetGlobal/Managed: address bytes module or library   1: managed
+    kLimitSet = 80,        // cuCtxSetLimit     CUlimit          value             context        -
+    kPeerAccessSet = 81,   // cuCtxEnablePeerAccess, …Disable…   1: on, 0: off   - context        peer context
+    kStreamCreated = 82,   //                   -                -                 stream         context
+    kStreamDestroyed = 83,  //                  -                -                 stream         -
+    kGreenContextCreated = 84,    //            -                flags             green context  -
+    kGreenContextDestroyed = 85,  //            -                -                 green context  -
+    kCheckpoint = 86,      // cuCheckpointProcess…: step (1 lock, 2 checkpoint, 3 restore, 4 unlock)  -   process id   -
+    // Where managed memory should lie. One record for each extent (kContinued).
+    kAdvised = 87,         // cuMemAdvise, prefetch, discard, attach: address bytes pack_location()   pack_advice()
+    // What the program says of itself. Names are texts of kind kString; `object` is the string's id.
+    kMark = 88,        // nvtxMark, fragscope_mark: domain's string or 0   payload   string   -
+    kRangeBegun = 89,  // nvtxRangePush/Start   domain's string or 0   payload   string   id of a started range, 0: pushed
+    kRangeEnded = 90,  // nvtxRangePop/End      domain's string or 0   -         -        id of a started range, 0: popped
+    // Allocations that the shim tried and undid after a failed call (--probe-on-oom). Result: the driver's answer.
+    kProbe = 91,       //                       ProbeMechanism   bytes             sequence of the failed call   granularity
+    kProbesEnded = 92,  //                      ProbesEnd        nanoseconds       sequence of the failed call   most bytes at once
+    // Ends the kDeviceMemory, kPoolState and kGraphMemory records (Flag::kSample) that were asked for together.
+    kSampleEnd = 93,   //                       SampleReason     pools not asked   -              -
 };
+inline constexpr Kind kLastKind = Kind::kSampleEnd;
+
+// kArrayCreated.extra: the descriptor's flags (low 32 bits), levels (next 16, 0: not a mipmapped array).
+constexpr std::uint64_t pack_array(std::uint32_t flags, std::uint32_t levels) {
+    return flags | (static_cast<std::uint64_t>(levels & 0xffffu) << 32);
+}
+constexpr std::uint32_t array_flags(std::uint64_t packed) { return static_cast<std::uint32_t>(packed); }
+constexpr std::uint32_t array_levels(std::uint64_t packed) { return static_cast<std::uint32_t>(packed >> 32) & 0xffffu; }
+
+// kAdvised.extra: what was said (low 8 bits), and CUmem_advise or the attach flags (next 32).
+enum class Advice : std::uint8_t { kAdvise = 1, kPrefetch = 2, kDiscard = 3, kDiscardAndPrefetch = 4, kAttach = 5 };
+constexpr std::uint64_t pack_advice(Advice what, std::uint32_t value) {
+    return static_cast<std::uint64_t>(what) | (static_cast<std::uint64_t>(value) << 8);
+}
+constexpr Advice advice_of(std::uint64_t packed) { return static_cast<Advice>(packed & 0xff); }
+constexpr std::uint32_t advice_value(std::uint64_t packed) { return static_cast<std::uint32_t>(packed >> 8); }
+
+// FNV-1a, 64 bits: lets the two sides of a shared allocation be told to be the same without recording what opens it.
+constexpr std::uint64_t identity_of(const unsigned char* description, std::uint64_t bytes) {
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    for (std::uint64_t i = 0; i < bytes; ++i) hash = (hash ^ description[i]) * 0x100000001b3u;
+    return hash;
+}
+
+enum class ProbeMechanism : std::uint8_t {
+    kDirect = 1,          // cuMemAlloc
+    kHandleMinimum = 2,   // cuMemCreate, in multiples of the minimum granularity
+    kHandleRecommended = 3,
+    kStitched = 4,        // handles of the minimum granularity: whether together they reach `bytes`
+    kPool = 5,            // cuMemAllocAsync from the current pool
+    kManaged = 6,         // cuMemAllocManaged
+    kHost = 7,            // cuMemHostAlloc
+    kAddresses = 8,       // cuMemAddressReserve
+};
+enum class ProbesEnd : std::uint8_t { kFinished = 1, kTimeLimit = 2, kCapturing = 3, kNoContext = 4, kNotUndone = 5 };
+enum class SampleReason : std::uint8_t { kStart = 1, kEnd = 2, kTime = 3, kBytes = 4, kContextEnds = 5 };
 
 // Bits of Record::flags.
 enum Flag : std::uint16_t {
@@ -101,6 +200,7 @@ enum Flag : std::uint16_t {
     kNoContext = 1u << 5,        // no context was current
     kPerThreadStream = 1u << 6,  // called through a _ptsz/_ptds variant: stream 0 is the thread's own
     kSnapshot = 1u << 7,         // asked by the shim because the last call on this thread failed; see kFailureSnapshotEnd
+    kSample = 1u << 9,           // asked by the shim between the program's calls; see kSampleEnd
     kDurationFull = 1u << 8,     // set by the collector: Record::duration was saturated, the call took at least that long
 };
 
@@ -130,7 +230,7 @@ struct Record {
     Kind kind;
     std::uint8_t device;  // ordinal in the process (not a global identity), kDeviceUnknown if not known
     std::uint16_t flags;  // Flag bits
-    std::uint32_t stack;  // call stack id, 0: none
+    std::uint32_t stack;  // id of a text of kind kStack, 0: none
     std::uint64_t address;
     std::uint64_t bytes;
     std::uint64_t object;
@@ -146,7 +246,54 @@ enum class TextKind : std::uint8_t {
     kDriverPath = 5,     // file that the driver was loaded from
     kShimVersion = 6,
     kRuntimePath = 7,    // shared libcudart, if one is loaded
+    kString = 8,         // id: what records and stacks name it by
+    kModule = 9,         // id: from 1; a ModuleText and what follows it: a loaded file that frames of stacks lie in
+    kStack = 10,         // id: from 1; a StackText and its frames
+    kThreadName = 11,    // of the thread whose ring it is
 };
+
+// Payload of a kModule text: this, `build_id_bytes` bytes, the path without NUL. An unloaded file's number is not used again.
+struct ModuleText {
+    std::uint64_t begin;  // of its mapping
+    std::uint64_t end;
+    std::uint64_t bias;   // what its file's addresses were moved by
+    std::uint32_t build_id_bytes;  // 0: it has none; at most kMaxBuildIdBytes
+    std::uint32_t reserved;
+};
+static_assert(sizeof(ModuleText) == 32);
+inline constexpr std::uint32_t kMaxBuildIdBytes = 64;
+
+// Payload of a kStack text: this, then `frames` words of 8 bytes, innermost call first.
+struct StackText {
+    std::uint32_t origin;  // string: the function of the runtime interface that the program called, 0: not known
+    std::uint16_t frames;  // at most kMaxFrames; 0: only the origin was wanted
+    std::uint16_t flags;   // StackFlag bits
+};
+static_assert(sizeof(StackText) == 8);
+inline constexpr std::uint32_t kMaxFrames = 128;
+enum StackFlag : std::uint16_t {
+    kStackCut = 1u << 0,     // there were more frames than kMaxFrames
+    kStackLost = 1u << 1,    // the walk came to code whose caller could not be found
+};
+// A frame: a place in a module's file, a bare address (code without a file), or a line of Python.
+enum class FrameForm : std::uint8_t { kModule = 0, kAddress = 1, kPython = 2 };
+constexpr FrameForm frame_form(std::uint64_t frame) { return static_cast<FrameForm>(frame >> 62); }
+// `offset`: the address of the instruction after the call, less the module's bias. `module`: below 2^16.
+constexpr std::uint64_t module_frame(std::uint32_t module, std::uint64_t offset) {
+    return (static_cast<std::uint64_t>(module & 0xffffu) << 46) | (offset & ((std::uint64_t{1} << 46) - 1));
+}
+constexpr std::uint32_t frame_module(std::uint64_t frame) { return static_cast<std::uint32_t>(frame >> 46) & 0xffffu; }
+constexpr std::uint64_t frame_offset(std::uint64_t frame) { return frame & ((std::uint64_t{1} << 46) - 1); }
+constexpr std::uint64_t address_frame(std::uint64_t address) {
+    return (std::uint64_t{1} << 62) | (address & ((std::uint64_t{1} << 62) - 1));
+}
+constexpr std::uint64_t frame_address(std::uint64_t frame) { return frame & ((std::uint64_t{1} << 62) - 1); }
+// `place`: a string "function\nfile". `line`: 0 if not known.
+constexpr std::uint64_t python_frame(std::uint32_t place, std::uint32_t line) {
+    return (std::uint64_t{2} << 62) | (static_cast<std::uint64_t>(line & 0xffffffu) << 32) | place;
+}
+constexpr std::uint32_t frame_place(std::uint64_t frame) { return static_cast<std::uint32_t>(frame); }
+constexpr std::uint32_t frame_line(std::uint64_t frame) { return static_cast<std::uint32_t>(frame >> 32) & 0xffffffu; }
 
 // A text is cut into consecutive records of one ring. `sequence`, `start`, `kind`, and `stack` lie where Record has them.
 struct TextRecord {
@@ -158,7 +305,7 @@ struct TextRecord {
     Kind kind;                   // kText
     TextKind text_kind;
     std::uint16_t part;          // 0, 1, …
-    std::uint32_t reserved;
+    std::uint32_t id;            // see TextKind, else 0
     char text[32];
 };
 static_assert(sizeof(TextRecord) == sizeof(Record));
@@ -186,7 +333,14 @@ struct SessionHeader {
     Clock clock;
     std::uint64_t wait_ns;        // how long a full ring may hold the program up, once; then records are dropped
     std::uint32_t record_touches;  // 1: send kTouched
-    std::uint32_t reserved;
+    std::uint32_t record_calls;    // 1: send kCalled also for launches, copies, memsets and questions
+    std::uint64_t stack_bytes;     // call stacks for acquisitions from this size on; UINT64_MAX: for none
+    std::uint32_t stack_failures;  // 1: call stacks for failed acquisitions
+    std::uint32_t probe_on_oom;    // 1: try allocations after one failed, see kProbe
+    std::uint64_t probe_ns;        // for how long, at most
+    std::uint64_t probe_bytes;     // how many bytes may be held at once, at most
+    std::uint64_t sample_ns;       // ask the driver for its numbers (kSampleEnd) at most so often; UINT64_MAX: never
+    std::uint64_t sample_bytes;    // and once so many bytes were acquired or released since; UINT64_MAX: never
     std::int64_t collector_pid;
     std::atomic<CollectorState> collector_state;
     std::atomic<std::uint32_t> processes_refused;  // processes that found no slot
@@ -199,6 +353,9 @@ enum class SlotState : std::uint32_t {
     kLive = 2,      // filled in
     kReleased = 3,  // the owner is done: the collector drains it and makes it kFree
 };
+
+inline constexpr std::uint32_t kLostKinds = 96;
+static_assert(static_cast<std::uint32_t>(kLastKind) < kLostKinds);
 
 struct alignas(128) ProcessSlot {
     std::atomic<SlotState> state;
@@ -215,6 +372,8 @@ struct alignas(128) ProcessSlot {
     std::atomic<std::uint64_t> lookups;
     std::atomic<std::uint64_t> lookups_hooked;
     std::atomic<std::uint64_t> lookups_unmatched;
+    // Records given up because a ring was full or there was none, by Kind.
+    std::atomic<std::uint32_t> lost_kinds[kLostKinds];
 };
 
 // One thread's ring. Producer and consumer fields are on cache lines of their own.

@@ -58,7 +58,7 @@ std::string check(const trace::EventBatch& b, std::uint64_t max_events) {
     if (b.process() >= trace::kMaxProcesses)
         return fmt::format("process {}, expected less than {}", b.process(), trace::kMaxProcesses);
     constexpr std::uint64_t kU16 = std::uint64_t{1} << 16;
-    constexpr std::uint64_t kKinds = static_cast<std::uint64_t>(wire::Kind::kCalled) + 1;
+    constexpr std::uint64_t kKinds = static_cast<std::uint64_t>(wire::kLastKind) + 1;
     for (const std::string& wrong :
          {check_length("sequence", b.sequence(), count),
           check_length("start_ns", b.start_ns(), count),

@@ -53,6 +53,68 @@ PayloadNames payload_names(wire::Kind kind) {
             names.bytes = number("pools_not_asked");
             names.extra = number("failures_without_snapshot");
             break;
+        case wire::Kind::kMulticastCreated:
+            names.address = number("devices");
+            break;
+        case wire::Kind::kMulticastBound:
+        case wire::Kind::kMulticastUnbound:
+            names.address = amount("offset_bytes");
+            break;
+        case wire::Kind::kGraphInstantiated:
+        case wire::Kind::kGreenContextCreated:
+            names.bytes = number("flags");
+            break;
+        case wire::Kind::kGraphMemory:
+            names.address = amount("used_bytes");
+            names.bytes = amount("reserved_bytes");
+            names.object = amount("used_high_bytes");
+            names.extra = amount("reserved_high_bytes");
+            break;
+        case wire::Kind::kModuleLoaded:
+        case wire::Kind::kModuleUnloaded:
+            names.address = number("is_library");
+            break;
+        case wire::Kind::kLimitSet:
+            names.address = number("limit");
+            names.bytes = number("value");
+            break;
+        case wire::Kind::kPeerAccessSet:
+            names.address = number("enabled");
+            break;
+        case wire::Kind::kCheckpoint:
+            names.address = number("step");
+            names.object = number("process_id");
+            break;
+        case wire::Kind::kPoolAccessSet:
+            names.address = number("protection");
+            break;
+        case wire::Kind::kExternalMapped:
+            names.extra = amount("offset_bytes");
+            break;
+        case wire::Kind::kMark:
+        case wire::Kind::kRangeBegun:
+            names.address = number("domain");
+            names.bytes = number("payload");
+            names.object = number("text");
+            break;
+        case wire::Kind::kRangeEnded:
+            names.address = number("domain");
+            break;
+        case wire::Kind::kProbe:
+            names.address = number("mechanism");
+            names.object = number("of_sequence");
+            names.extra = amount("granularity_bytes");
+            break;
+        case wire::Kind::kProbesEnded:
+            names.address = number("reason");
+            names.bytes = number("nanoseconds");
+            names.object = number("of_sequence");
+            names.extra = amount("most_bytes_at_once");
+            break;
+        case wire::Kind::kSampleEnd:
+            names.address = number("reason");
+            names.bytes = number("pools_not_asked");
+            break;
         default:
             break;
     }

@@ -35,6 +35,26 @@ void merge_process(trace::Process& into, const trace::Process& later) {
               [](const trace::Device& a, const trace::Device& b) { return a.ordinal() < b.ordinal(); });
 }
 
+// Defines what the chunk names. Empty: taken; else what is wrong with it.
+std::string take_names(const trace::Names& chunk, ProcessNames& names) {
+    for (const trace::Text& text : chunk.texts())
+        if (text.id() == 0 || !names.texts.emplace(text.id(), text.text()).second)
+            return fmt::format("text {} defined a second time, or without a number", text.id());
+    for (const trace::CodeModule& module : chunk.modules())
+        if (module.id() == 0 || module.id() >= trace::kMaxModules ||
+            !names.modules.emplace(module.id(), module).second)
+            return fmt::format("loaded file {}, expected a new one from 1 to {}", module.id(),
+                               trace::kMaxModules - 1);
+    for (const trace::Stack& stack : chunk.stacks()) {
+        if (stack.frames_size() > static_cast<int>(wire::kMaxFrames))
+            return fmt::format("a call stack of {} frames, expected at most {}", stack.frames_size(),
+                               wire::kMaxFrames);
+        if (stack.id() == 0 || !names.stacks.emplace(stack.id(), stack).second)
+            return fmt::format("call stack {} defined a second time, or without a number", stack.id());
+    }
+    return "";
+}
+
 class Assembly {
   public:
     explicit Assembly(Trace& trace) : trace_(trace), names_(trace.functions) {}
@@ -66,6 +86,9 @@ class Assembly {
                 ended_ = true;
                 trace_.end = chunk.end();
                 return "";
+            case trace::Chunk::kNames:
+                if (std::string wrong = make_room(chunk.names().process()); !wrong.empty()) return wrong;
+                return take_names(chunk.names(), trace_.names[chunk.names().process()]);
             case trace::Chunk::BODY_NOT_SET:
                 break;
         }
@@ -83,6 +106,7 @@ class Assembly {
             trace_.processes.emplace_back().set_index(index);
             trace_.losses.emplace_back().set_process(index);
             trace_.events.emplace_back();
+            trace_.names.emplace_back();
         }
         return "";
     }

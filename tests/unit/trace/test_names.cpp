@@ -33,7 +33,7 @@ TEST_CASE("every CUresult of the cuda.h at hand is known by its name") {
 
 TEST_CASE("every kind has a name of its own, and is found by it") {
     std::set<std::string_view> ids;
-    for (int k = 1; k <= static_cast<int>(wire::Kind::kCalled); ++k) {
+    for (int k = 1; k <= static_cast<int>(wire::kLastKind); ++k) {
         const auto kind = static_cast<wire::Kind>(k);
         const analysis::KindName& name = analysis::kind_name(kind);
         CHECK(name.kind == kind);
@@ -46,7 +46,7 @@ TEST_CASE("every kind has a name of its own, and is found by it") {
 
 TEST_CASE("payload fields have different names, and amounts say that they are bytes") {
     using analysis::PayloadForm;
-    for (int k = 1; k <= static_cast<int>(wire::Kind::kCalled); ++k) {
+    for (int k = 1; k <= static_cast<int>(wire::kLastKind); ++k) {
         const analysis::PayloadNames names = analysis::payload_names(static_cast<wire::Kind>(k));
         std::set<std::string_view> different;
         for (const analysis::PayloadField& field : {names.address, names.bytes, names.object, names.extra}) {

@@ -45,7 +45,7 @@ std::vector<collector::EventRow> random_rows(std::size_t count, unsigned seed) {
         row.function = static_cast<std::uint16_t>(random() % 90);
         row.result = static_cast<std::uint16_t>(random() % 5 == 0 ? random() % 1000 : 0);
         row.flags = static_cast<std::uint16_t>(random() % 512);
-        row.kind = static_cast<wire::Kind>(1 + i % static_cast<std::size_t>(wire::Kind::kCalled));
+        row.kind = static_cast<wire::Kind>(1 + i % static_cast<std::size_t>(wire::kLastKind));
         row.device = static_cast<std::uint8_t>(random());
     }
     return rows;
