@@ -20,7 +20,7 @@ inline constexpr std::uint32_t kRings = 512;
 inline constexpr std::uint32_t kMinRingRecords = 128;
 inline constexpr std::uint32_t kMaxRingRecords = 1u << 24;
 inline constexpr std::uint64_t kDefaultSessionBytes = std::uint64_t{128} << 20;
-// The smallest session: kRings rings of kMinRingRecords records and the headers; about 4.3 MiB.
+// The smallest session: kRings rings of kMinRingRecords records and the headers; about 4.7 MiB.
 std::uint64_t min_session_bytes();
 // The largest: some 512 GiB, more than anything needs.
 std::uint64_t max_session_bytes();

@@ -109,7 +109,7 @@ PayloadNames payload_names(wire::Kind kind) {
             names.address = number("reason");
             names.bytes = number("nanoseconds");
             names.object = number("of_sequence");
-            names.extra = amount("most_bytes_at_once");
+            names.extra = amount("most_at_once_bytes");
             break;
         case wire::Kind::kSampleEnd:
             names.address = number("reason");

@@ -68,7 +68,7 @@ TEST_CASE("too little shared memory: smaller buffers, said in one sentence") {
     CHECK(created.host->ring_records() == collector::kMinRingRecords);
     CHECK(created.host->header().ring_records == collector::kMinRingRecords);
     CHECK(created.problem ==
-          "/dev/shm has no room for 16 MiB of buffers: recording with 4 MiB, so bursts may be lost");
+          "/dev/shm has no room for 17 MiB of buffers: recording with 5 MiB, so bursts may be lost");
     std::memset(const_cast<wire::Record*>(created.host->records(collector::kRings - 1)), 1,
                 sizeof(wire::Record));
 }
@@ -77,14 +77,14 @@ TEST_CASE("what is taken is said where it is much less than what was asked for")
     collector::SessionOptions options = small();
     options.bytes = std::uint64_t{15} << 20;
     CHECK(RingHost::create(options).problem ==
-          "of the 15 MiB of buffers asked for 8 MiB are taken, as a thread's part is a power of two");
+          "of the 15 MiB of buffers asked for 9 MiB are taken, as a thread's part is a power of two");
 }
 
 TEST_CASE("no shared memory at all: one sentence, and nothing left behind") {
     RingHost::Created created = RingHost::create(small(), [](int, std::uint64_t) { return ENOSPC; });
     CHECK_FALSE(created.host);
     CHECK(created.problem ==
-          "cannot reserve 4 MiB of shared memory in /dev/shm (No space left on device); free some there, or "
+          "cannot reserve 5 MiB of shared memory in /dev/shm (No space left on device); free some there, or "
           "make it "
           "larger (in Docker: --shm-size)");
 }

@@ -65,8 +65,8 @@ TEST_CASE("values out of range") {
         column->Clear();
         for (int i = 0; i < 3; ++i) column->Add(value);
     };
-    CHECK(problem_of([&](auto& b) { three(b.mutable_kind(), 45); }) ==
-          "column kind holds 45, expected less than 45");
+    CHECK(problem_of([&](auto& b) { three(b.mutable_kind(), 94); }) ==
+          "column kind holds 94, expected less than 94");
     CHECK(problem_of([&](auto& b) { three(b.mutable_function(), 1); }) ==
           "column function holds 1, expected less than 1");
     CHECK(problem_of([&](auto& b) { three(b.mutable_thread(), 9); }) ==
