@@ -128,6 +128,12 @@ Session::Session(const Options& options) : options_(options) {
     header_->clock = wire::Clock::kTsc;
     header_->wait_ns = options.wait_ns;
     header_->record_touches = options.touches ? 1 : 0;
+    header_->probe_on_oom = options.probe_on_oom ? 1 : 0;
+    header_->probe_ns = options.probe_ns;
+    header_->probe_bytes = options.probe_bytes;
+    header_->sample_ns = options.sample_ns;
+    header_->sample_bytes = options.sample_bytes;
+    header_->stack_bytes = UINT64_MAX;
     header_->collector_pid = options.collector_pid != 0 ? options.collector_pid : getpid();
     header_->collector_state.store(wire::CollectorState::kRunning);
     header_->magic = wire::kMagic;
@@ -161,6 +167,10 @@ void Session::take(std::uint32_t ring, const wire::Record& record) {
     if (text.size() != part.total_bytes) return;
     if (part.text_kind == wire::TextKind::kFunctionName)
         sent.functions[part.subject] = text;
+    else if (part.text_kind == wire::TextKind::kString)
+        sent.strings[part.id] = text;
+    else if (part.text_kind == wire::TextKind::kThreadName)
+        sent.thread_names.push_back(text);
     else
         sent.texts[part.text_kind] = text;
 }

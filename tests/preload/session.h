@@ -18,6 +18,9 @@ struct Options {
     std::uint32_t ring_records = 4096;
     std::uint64_t wait_ns = 2'000'000'000;
     bool touches = true;
+    bool probe_on_oom = false;
+    std::uint64_t probe_ns = 1'000'000'000, probe_bytes = UINT64_MAX;
+    std::uint64_t sample_ns = UINT64_MAX, sample_bytes = UINT64_MAX;  // never
     std::int64_t collector_pid = 0;  // 0: this process
 };
 
@@ -26,7 +29,9 @@ struct Sent {
     std::int32_t pid = 0;
     std::vector<wire::Record> records;               // in the order of their numbers, without texts
     std::map<std::uint16_t, std::string> functions;  // names by number
-    std::map<wire::TextKind, std::string> texts;     // whole ones
+    std::map<wire::TextKind, std::string> texts;     // whole ones, but for those with an id
+    std::map<std::uint32_t, std::string> strings;    // kString by id
+    std::vector<std::string> thread_names;           // as they came
     std::uint64_t launches = 0, opaque_writes = 0, lookups = 0, lookups_hooked = 0, lookups_unmatched = 0;
     std::uint64_t threads_without_ring = 0, records_without_ring = 0;
     std::uint64_t lost_acquisitions = 0, lost_releases = 0, lost_others = 0, lost_acquired_bytes = 0;
@@ -58,6 +63,8 @@ class Session {
                 bool collect = true);
     // As the last one, with these libraries preloaded, in this order.
     Outcome run_preloaded(const std::string& libraries, const std::vector<std::string>& command);
+    // The texts of kind kString that the process in the slot has sent by now.
+    const std::map<std::uint32_t, std::string>& strings(std::uint32_t index) const { return live_.at(index).strings; }
     // In the order of their first appearance, after drain().
     std::vector<Sent> sent();
 
