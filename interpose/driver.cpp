@@ -1,8 +1,6 @@
 #include "interpose/driver.h"
 
 #include <dlfcn.h>
-#include <elf.h>
-#include <link.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -10,6 +8,7 @@
 #include <cstring>
 
 #include "interpose/doors.h"
+#include "interpose/objects.h"
 
 namespace fragscope::interpose {
 
@@ -28,159 +27,10 @@ namespace {
 constinit std::atomic<std::uintptr_t> driver_begin{0};
 constinit std::atomic<std::uintptr_t> driver_end{0};
 
-// A loaded object as its dynamic section describes it.
-struct Object {
-    std::uintptr_t base = 0;
-    std::uintptr_t begin = 0, end = 0;
-    const char* path = "";
-    const char* soname = "";
-    const char* strings = nullptr;
-    const ElfW(Sym) * symbols = nullptr;
-    const std::uint32_t* gnu_hash = nullptr;
-    const std::uint32_t* hash = nullptr;
-};
-
-bool describe(const dl_phdr_info& info, Object& object) {
-    object = {};
-    object.base = info.dlpi_addr;
-    object.path = info.dlpi_name;
-    object.begin = UINTPTR_MAX;
-    const ElfW(Dyn)* dynamic = nullptr;
-    for (int i = 0; i < info.dlpi_phnum; ++i) {
-        const ElfW(Phdr)& segment = info.dlpi_phdr[i];
-        const std::uintptr_t start = info.dlpi_addr + segment.p_vaddr;
-        if (segment.p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(start);
-        if (segment.p_type != PT_LOAD) continue;
-        if (start < object.begin) object.begin = start;
-        if (start + segment.p_memsz > object.end) object.end = start + segment.p_memsz;
-    }
-    if (dynamic == nullptr) return false;
-    std::size_t soname = 0;
-    bool has_soname = false;
-    for (const ElfW(Dyn)* entry = dynamic; entry->d_tag != DT_NULL; ++entry) {
-        // The loader has made these addresses absolute on some machines and not on others.
-        const std::uintptr_t raw = entry->d_un.d_ptr;
-        const std::uintptr_t at = raw < info.dlpi_addr ? info.dlpi_addr + raw : raw;
-        switch (entry->d_tag) {
-            case DT_STRTAB:
-                object.strings = reinterpret_cast<const char*>(at);
-                break;
-            case DT_SYMTAB:
-                object.symbols = reinterpret_cast<const ElfW(Sym)*>(at);
-                break;
-            case DT_GNU_HASH:
-                object.gnu_hash = reinterpret_cast<const std::uint32_t*>(at);
-                break;
-            case DT_HASH:
-                object.hash = reinterpret_cast<const std::uint32_t*>(at);
-                break;
-            case DT_SONAME:
-                soname = entry->d_un.d_val;
-                has_soname = true;
-                break;
-            default:
-                break;
-        }
-    }
-    if (object.strings == nullptr || object.symbols == nullptr) return false;
-    if (has_soname) object.soname = object.strings + soname;
-    return true;
-}
-
-// Is `soname` `stem` itself, or `stem` with a version?
-bool named(const char* soname, const char* stem) {
-    const std::size_t length = std::strlen(stem);
-    return std::strncmp(soname, stem, length) == 0 && (soname[length] == '\0' || soname[length] == '.');
-}
-
-struct Search {
-    const char* stem;
-    Object object;
-};
-
-// The first loaded object with that name. A search takes the loader's own lock for its length, as unwinding
-// does.
-bool find_object(const char* stem, Object& out) {
-    Search search{stem, {}};
-    const int found = dl_iterate_phdr(
-        [](dl_phdr_info* info, std::size_t, void* data) {
-            auto& wanted = *static_cast<Search*>(data);
-            return describe(*info, wanted.object) && named(wanted.object.soname, wanted.stem) ? 1 : 0;
-        },
-        &search);
-    out = search.object;
-    return found != 0;
-}
-
-bool exported(const Object& object, std::uint32_t index) {
-    const ElfW(Sym)& symbol = object.symbols[index];
-    const unsigned type = symbol.st_info & 0xf;
-    return symbol.st_shndx != SHN_UNDEF && symbol.st_value != 0 && (type == STT_FUNC || type == STT_NOTYPE);
-}
-
-constexpr std::uint32_t gnu_hash_of(const char* name) {
-    std::uint32_t h = 5381;
-    for (const char* c = name; *c != '\0'; ++c) h = h * 33 + static_cast<unsigned char>(*c);
-    return h;
-}
-
-// A name with its hash.
-struct Wanted {
-    const char* name;
-    std::uint32_t hash;
-};
-constexpr Wanted wanted(const char* name) { return {name, gnu_hash_of(name)}; }
 constexpr Wanted kRows[] = {
 #define HOOK(symbol, parameters, arguments, numbered, event) wanted(#symbol),
 #include "interpose/hooks.def"
 };
-
-// Calls `visit(index)` for the symbols that may be called `name` until it returns true (GNU hash table, or
-// the older one).
-template <typename Visit>
-void visit_candidates(const Object& object, const Wanted& symbol, Visit&& visit) {
-    if (object.gnu_hash != nullptr) {
-        const std::uint32_t h = symbol.hash;
-        const std::uint32_t buckets = object.gnu_hash[0], first = object.gnu_hash[1],
-                            bloom = object.gnu_hash[2], shift = object.gnu_hash[3];
-        constexpr std::uint32_t kBits = sizeof(std::uintptr_t) * 8;
-        const auto* filter = reinterpret_cast<const std::uintptr_t*>(object.gnu_hash + 4);
-        const auto* bucket = reinterpret_cast<const std::uint32_t*>(filter + bloom);
-        if (buckets == 0 || bloom == 0) return;
-        const std::uintptr_t word = filter[(h / kBits) % bloom];
-        if (((word >> (h % kBits)) & (word >> ((h >> shift) % kBits)) & 1) == 0) return;
-        std::uint32_t index = bucket[h % buckets];
-        if (index < first) return;
-        for (const std::uint32_t* chain = bucket + buckets;; ++index) {
-            const std::uint32_t link = chain[index - first];
-            if ((link | 1) == (h | 1) && visit(index)) return;
-            if ((link & 1) != 0) return;
-        }
-    }
-    if (object.hash == nullptr) return;
-    std::uint32_t h = 0;
-    for (const char* c = symbol.name; *c != '\0'; ++c) {
-        h = (h << 4) + static_cast<unsigned char>(*c);
-        h = (h ^ ((h & 0xf0000000u) >> 24)) & 0x0fffffffu;
-    }
-    const std::uint32_t buckets = object.hash[0];
-    if (buckets == 0) return;
-    for (std::uint32_t index = object.hash[2 + h % buckets]; index != 0;
-         index = object.hash[2 + buckets + index])
-        if (visit(index)) return;
-}
-
-void* find_symbol(const Object& object, const Wanted& symbol) {
-    void* found = nullptr;
-    visit_candidates(object, symbol, [&](std::uint32_t index) {
-        if (!exported(object, index) ||
-            std::strcmp(object.strings + object.symbols[index].st_name, symbol.name) != 0)
-            return false;
-        found = reinterpret_cast<void*>(object.base + object.symbols[index].st_value);
-        return true;
-    });
-    return found;
-}
 
 template <typename Function>
 void store(std::atomic<Function>& slot, void* address) {
