@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "arrays.h"
+#include "external.h"
 #include "host.h"
 #include "linear.h"
 #include "small_heap.h"
@@ -133,8 +134,11 @@ void destroy_resources_locked(Context& context) {
         Region& region = at->second;
         ++at;
         if (region.context != &context) continue;
-        if (region.kind == Region::Kind::Linear) linear_free_locked(region);
-        else host_free_locked(region);
+        switch (region.kind) {
+            case Region::Kind::Linear: linear_free_locked(region); break;
+            case Region::Kind::External: external_free_locked(region); break;
+            default: host_free_locked(region); break;
+        }
     }
 }
 

@@ -175,13 +175,14 @@ CUresult row_span(const Side& side, std::uint64_t y, std::uint64_t z, std::uint6
     if (side.type == CU_MEMORYTYPE_ARRAY) {
         Array* array = find_array_locked(side.array);
         if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-        const std::uint64_t height = std::max<std::uint64_t>(array->description.Height, 1);
-        const std::uint64_t depth = std::max<std::uint64_t>(array->description.Depth, 1);
-        if (side.x > array->row_bytes || bytes > array->row_bytes - side.x || side.y + y >= height ||
-            side.z + z >= depth) {
+        const ArrayShape& shape = array->shape;
+        if (side.x > shape.row_bytes || bytes > shape.row_bytes - side.x || side.y + y >= shape.rows ||
+            side.z + z >= shape.depth * shape.layers) {
             return CUDA_ERROR_INVALID_VALUE;
         }
-        span = {nullptr, &array->backing, ((side.z + z) * height + side.y + y) * array->row_bytes + side.x, bytes};
+        if (array->storage->deferred() && array->storage->tiles.empty()) return CUDA_ERROR_INVALID_VALUE;
+        span = {nullptr, &array->storage->backing,
+                array->offset + ((side.z + z) * shape.rows + side.y + y) * shape.row_bytes + side.x, bytes};
         return CUDA_SUCCESS;
     }
     const Place place = side.type == CU_MEMORYTYPE_HOST     ? Place::Host

@@ -49,7 +49,9 @@ struct Context {
 
 // A range of addresses with one purpose.
 struct Region {
-    enum class Kind { SmallBlock, Linear, Reservation, PoolChunk, Graph, Ipc, Host, Registered, Managed };
+    enum class Kind {
+        SmallBlock, Linear, Reservation, PoolChunk, PoolImport, Graph, Ipc, External, Global, Host, Registered, Managed
+    };
     Kind kind = Kind::Linear;
     std::uint64_t base = 0;
     std::uint64_t size = 0;       // bytes of address space
@@ -57,7 +59,7 @@ struct Region {
     Context* context = nullptr;   // owner, whose end frees it; null: none
     int device = -1;
     unsigned flags = 0;           // of host and managed memory
-    unsigned opened = 0;          // of Ipc: how often
+    std::uint64_t object = 0;     // id of what a PoolImport, External or Global region belongs to
     std::uint64_t id = 0;         // unique in the process
     std::vector<PageRun> pages;
     Backing backing;

@@ -5,6 +5,7 @@
 
 #include "arrays.h"
 #include "capture.h"
+#include "external.h"
 #include "host.h"
 #include "pools.h"
 #include "small_heap.h"
@@ -49,6 +50,10 @@ CUresult free_address_locked(std::uint64_t address) {
         case Region::Kind::Managed:
             if (address != region->base) return CUDA_ERROR_INVALID_VALUE;
             host_free_locked(*region);
+            return CUDA_SUCCESS;
+        case Region::Kind::External:
+            if (address != region->base) return CUDA_ERROR_INVALID_VALUE;
+            external_free_locked(*region);
             return CUDA_SUCCESS;
         case Region::Kind::PoolChunk: return pool_free_now_locked(*region, address);
         case Region::Kind::Graph: return graph_free_now_locked(*region, address);

@@ -82,9 +82,10 @@ void ledger(const LedgerEntry& e) {
     if (!ledger_open()) return;
     timespec now{};
     ::clock_gettime(CLOCK_MONOTONIC, &now);
-    write_line(ledger_file, "%lld%09ld\t%d\t%d\t%s\t0x%" PRIx64 "\t%" PRIu64 "\t%" PRId64 "\t%d\t%" PRIu64 "\n",
+    write_line(ledger_file, "%lld%09ld\t%d\t%d\t%s\t0x%" PRIx64 "\t%" PRIu64 "\t%" PRId64 "\t%d\t%" PRIu64
+               "\t0x%" PRIx64 "\n",
                static_cast<long long>(now.tv_sec), now.tv_nsec, ::getpid(), thread_number(), e.operation, e.object,
-               e.bytes, e.charged, e.device, e.free);
+               e.bytes, e.charged, e.device, e.free, e.other);
 }
 
 }  // namespace fragscope::sim

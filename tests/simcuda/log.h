@@ -31,6 +31,7 @@ struct LedgerEntry {
     std::int64_t charged;   // bytes by which the device's free memory fell (> 0) or rose (< 0)
     int device;             // -1: no device's memory
     std::uint64_t free;     // bytes free on the device afterwards; 0 when device is -1
+    std::uint64_t other = 0;  // the object that this one lies in, refers to or comes from; 0: none
 };
 bool ledger_open();
 void ledger(const LedgerEntry& entry);

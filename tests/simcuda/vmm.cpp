@@ -27,10 +27,7 @@ Vmm& vmm() {
     return *state;
 }
 
-Handle* find_handle(std::uint64_t value) {
-    const auto found = vmm().handles.find(value);
-    return found == vmm().handles.end() ? nullptr : &found->second;
-}
+Handle* find_handle(std::uint64_t value) { return find_handle_locked(value); }
 
 Handle& new_handle(PhysicalMemory& memory) {
     const std::uint64_t value = vmm().next_handle;
@@ -91,14 +88,6 @@ void settle(PhysicalMemory& memory) {
     vmm().memory.remove_if([&](const PhysicalMemory& each) { return &each == &memory; });
 }
 
-void settle_handle(Handle& handle) {
-    if (handle.references > 0 || handle.mappings > 0) return;
-    PhysicalMemory& memory = *handle.memory;
-    vmm().handles.erase(handle.value);
-    --memory.handles;
-    settle(memory);
-}
-
 // Which memory a CUmemAllocationProp asks for; an error when it is one that this driver does not make.
 CUresult read_properties(const CUmemAllocationProp* prop, int& device) {
     if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
@@ -112,6 +101,8 @@ CUresult read_properties(const CUmemAllocationProp* prop, int& device) {
         case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT: device = -1; break;
         default: return CUDA_ERROR_INVALID_VALUE;
     }
+    const unsigned usages = CU_MEM_CREATE_USAGE_TILE_POOL | CU_MEM_CREATE_USAGE_HW_DECOMPRESS;
+    if ((prop->allocFlags.usage & ~usages) != 0) return CUDA_ERROR_INVALID_VALUE;
     const unsigned types = prop->requestedHandleTypes;
     if ((types & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR}) != 0) return CUDA_ERROR_NOT_SUPPORTED;
     return CUDA_SUCCESS;
@@ -141,6 +132,19 @@ std::vector<std::uint64_t> tiles(Region& region, std::uint64_t address, std::uin
 }
 
 }  // namespace
+
+Handle* find_handle_locked(std::uint64_t value) {
+    const auto found = vmm().handles.find(value);
+    return found == vmm().handles.end() ? nullptr : &found->second;
+}
+
+void settle_handle_locked(Handle& handle) {
+    if (handle.references > 0 || handle.mappings > 0) return;
+    PhysicalMemory& memory = *handle.memory;
+    vmm().handles.erase(handle.value);
+    --memory.handles;
+    settle(memory);
+}
 
 Mapping* find_mapping(Region& reservation, std::uint64_t address, std::uint64_t& start) {
     auto at = reservation.mappings.upper_bound(address);
@@ -228,6 +232,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
     made.bytes = size;
     made.handle_types = prop->requestedHandleTypes;
     made.gpu_direct = prop->allocFlags.gpuDirectRDMACapable != 0;
+    made.usage = prop->allocFlags.usage;
     Locked guard(d.lock);
     std::uint64_t free_after = 0;
     if (made.device >= 0) {
@@ -250,7 +255,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     if (found == nullptr || found->references == 0) return CUDA_ERROR_INVALID_VALUE;
     --found->references;
     ledger({"release", handle, found->memory->bytes, 0, found->memory->device, free_now(found->memory->device)});
-    settle_handle(*found);
+    settle_handle_locked(*found);
     return CUDA_SUCCESS;
 }
 
@@ -291,7 +296,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
     mapping.offset = offset;
     mapping.handle = found;
     ++found->mappings;
-    ledger({"map", ptr, size, 0, found->memory->device, free_now(found->memory->device)});
+    ledger({"map", ptr, size, 0, found->memory->device, free_now(found->memory->device), handle});
     return CUDA_SUCCESS;
 }
 
@@ -307,8 +312,8 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
         const std::uint64_t bytes = region->mappings[start].size;
         region->mappings.erase(start);
         --handle.mappings;
-        ledger({"unmap", start, bytes, 0, handle.memory->device, free_now(handle.memory->device)});
-        settle_handle(handle);
+        ledger({"unmap", start, bytes, 0, handle.memory->device, free_now(handle.memory->device), handle.value});
+        settle_handle_locked(handle);
     }
     return CUDA_SUCCESS;
 }
@@ -365,6 +370,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop, CUmem
     prop->requestedHandleTypes = static_cast<CUmemAllocationHandleType>(found->memory->handle_types);
     prop->location = found->memory->location;
     prop->allocFlags.gpuDirectRDMACapable = found->memory->gpu_direct ? 1 : 0;
+    prop->allocFlags.usage = static_cast<unsigned short>(found->memory->usage);
     return CUDA_SUCCESS;
 }
 

@@ -15,6 +15,7 @@ struct PhysicalMemory {
     std::uint64_t bytes = 0;
     unsigned handle_types = 0;    // CUmemAllocationHandleType bits it can be exported as
     bool gpu_direct = false;
+    unsigned usage = 0;           // CU_MEM_CREATE_USAGE_* bits
     unsigned handles = 0;         // live handles to it
     int shared = -1;              // index in Physical, once exported or imported
     int watch = -1;               // read end of the pipe whose write end was handed out
@@ -36,6 +37,11 @@ struct Mapping {
     Handle* handle = nullptr;
     std::map<int, unsigned> access;  // device (-1: host) -> CUmemAccess_flags
 };
+
+// Null when there is no such handle; one that was released may still be mapped.
+Handle* find_handle_locked(std::uint64_t value);
+// To be called after a reference or mapping of the handle ended: it and its memory end when nothing is left.
+void settle_handle_locked(Handle& handle);
 
 // The mapping that holds `address`, with its start; null when nothing is mapped there.
 Mapping* find_mapping(Region& reservation, std::uint64_t address, std::uint64_t& start);
