@@ -103,6 +103,7 @@ class Call {
     void record(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
                 std::uint64_t extra);
     Call in_memory() const;
+    void find_stack(Kind kind, std::uint64_t bytes);
     // With a ring, a name or a slot to be had first.
     void record_slowly(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
                        std::uint64_t extra) const;
@@ -124,6 +125,7 @@ class Call {
     std::uint16_t flags_ = 0;
     std::uint8_t device_ = wire::kDeviceUnknown;
     const void* caller_;
+    std::uint32_t stack_ = 0;
 };
 
 // The shim's own question after cuMemGetInfo_v2 of the current context; sends nothing while a capture is

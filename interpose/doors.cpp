@@ -9,6 +9,7 @@
 
 #include "interpose/driver.h"
 #include "interpose/emit.h"
+#include "interpose/modules.h"
 #include "interpose/session.h"
 
 namespace fragscope::interpose {
@@ -238,6 +239,7 @@ void* look_up_after_us(const char* name) { return libc_dlsym()(RTLD_NEXT, name);
 void* answer(void* found, const void* caller) {
     // The driver's own look-ups stay the driver's own.
     if (!find_driver() || in_driver(caller)) return found;
+    note_caller(caller);
     void* ours = in_driver(found) || others_stand_between() ? substitute(found) : found;
     if (!in_driver(found) && ours == found) return found;
     // So do those of a library that stands behind us with functions of the same names: what it gets is what

@@ -4,6 +4,8 @@
 #include "interpose/call.h"
 #include "interpose/driver.h"
 #include "interpose/emit.h"
+#include "interpose/modules.h"
+#include "interpose/stacks.h"
 #include "interpose/state.h"
 #include "interpose/touch.h"
 
@@ -24,7 +26,7 @@ inline void Call::fill(wire::Record& slot, Kind kind, std::uint64_t address, std
     slot.kind = kind;
     slot.device = device_;
     slot.flags = flags_;
-    slot.stack = 0;
+    slot.stack = stack_;
     slot.address = address;
     slot.bytes = bytes;
     slot.object = object;
@@ -32,15 +34,21 @@ inline void Call::fill(wire::Record& slot, Kind kind, std::uint64_t address, std
 }
 
 // A copy for what is not inlined, so that the call itself need not lie in memory.
-[[gnu::always_inline]] inline Call Call::in_memory() const {
-    Call copy = *this;
-    copy.caller_ = nullptr;
-    return copy;
+[[gnu::always_inline]] inline Call Call::in_memory() const { return *this; }
+
+// Where the call came from, for records that are to say it: acquisitions from a size on, those that failed, and
+// whatever a shared runtime asked for (by which of its functions). Ahead of the record, as it may send texts itself.
+[[gnu::always_inline]] inline void Call::find_stack(Kind kind, std::uint64_t bytes) {
+    const bool deep = (takes_bytes(kind) && bytes >= session.stack_bytes) ||
+                      (!succeeded() && takes_memory(kind) && session.stack_failures);
+    if ((deep || may_be_runtime(caller_)) && stack_ == 0) [[unlikely]]
+        stack_ = call_stack(caller_, deep);
 }
 
 [[gnu::always_inline]] inline void Call::record_inline(Kind kind, std::uint64_t address, std::uint64_t bytes,
                                                        std::uint64_t object, std::uint64_t extra) {
     ThreadState& thread = thread_state;
+    find_stack(kind, bytes);
     wire::Record* slot = nullptr;
     // Once more, after the call: if the driver called the program back and that forked, this is the child.
     if (thread.generation == generation() && name_sent[number(id_)].load(std::memory_order_relaxed))

@@ -1,0 +1,190 @@
+#include "interpose/stacks.h"
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "interpose/emit.h"
+#include "interpose/intern.h"
+#include "interpose/modules.h"
+#include "interpose/session.h"
+#include "interpose/unwind.h"
+
+namespace fragscope::interpose {
+
+namespace {
+
+struct Stack {
+    wire::StackText head{};
+    std::uint64_t frames[wire::kMaxFrames];
+
+    std::size_t bytes() const { return sizeof head + head.frames * sizeof frames[0]; }
+};
+static_assert(offsetof(Stack, frames) == sizeof(wire::StackText));
+static_assert(sizeof(Stack) <= wire::kMaxTextBytes);
+
+// ----------------------------------------------------------------------------------------------------------- numbers
+
+// A stack's number is its place in the table, from 1. Nothing is ever taken out.
+struct Entry {
+    std::atomic<std::uint64_t> hash;     // of the whole stack, which is thereby known; 0: a free place
+    std::atomic<std::uint32_t> told_by;  // attachment
+};
+constinit std::atomic<Entry*> table{nullptr};
+// A stack that finds no place this near to its own has none: a bound for the time of a look-up.
+constexpr std::uint32_t kNeighbours = 64;
+
+Entry* get_table() {
+    Entry* known = table.load(std::memory_order_acquire);
+    if (known != nullptr) return known;
+    constexpr std::size_t kBytes = kMaxStacks * sizeof(Entry);
+    void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return nullptr;
+    auto* made = static_cast<Entry*>(memory);
+    if (table.compare_exchange_strong(known, made, std::memory_order_acq_rel)) return made;
+    munmap(memory, kBytes);
+    return known;
+}
+
+std::uint64_t hash_of(const Stack& stack) {
+    std::uint64_t hash = 0x9e3779b97f4a7c15u;
+    const auto add = [&hash](std::uint64_t word) {
+        hash = (hash ^ word) * 0xff51afd7ed558ccdu;
+        hash ^= hash >> 32;
+    };
+    std::uint64_t head = 0;
+    static_assert(sizeof head == sizeof stack.head);
+    std::memcpy(&head, &stack.head, sizeof head);
+    add(head);
+    for (std::uint32_t i = 0; i < stack.head.frames; ++i) add(stack.frames[i]);
+    return hash != 0 ? hash : 1;
+}
+
+// The number of the stack, or 0.
+std::uint32_t number_of(const Stack& stack, Entry* entries) {
+    const std::uint64_t hash = hash_of(stack);
+    for (std::uint32_t step = 0; step < kNeighbours; ++step) {
+        const std::uint32_t at = (static_cast<std::uint32_t>(hash) + step) % kMaxStacks;
+        std::uint64_t found = entries[at].hash.load(std::memory_order_relaxed);
+        if (found == 0 && entries[at].hash.compare_exchange_strong(found, hash, std::memory_order_relaxed))
+            return at + 1;
+        if (found == hash) return at + 1;
+    }
+    return 0;
+}
+
+bool tell_frames(const Stack& stack) {
+    for (std::uint32_t i = 0; i < stack.head.frames; ++i) {
+        const std::uint64_t frame = stack.frames[i];
+        if (wire::frame_form(frame) == wire::FrameForm::kModule && !tell_module(wire::frame_module(frame)))
+            return false;
+        if (wire::frame_form(frame) == wire::FrameForm::kPython) tell_string(wire::frame_place(frame));
+    }
+    tell_string(stack.head.origin);
+    return true;
+}
+
+// The number of the stack, which is told. What could not be sent is sent with a later record that names it.
+std::uint32_t told_stack(const Stack& stack) {
+    if (!attached()) return 0;
+    Entry* entries = get_table();
+    const std::uint32_t number = entries != nullptr ? number_of(stack, entries) : 0;
+    if (number == 0) {
+        session.slot->lost_kinds[static_cast<std::uint32_t>(wire::Kind::kText)].fetch_add(
+            1, std::memory_order_relaxed);
+        return 0;
+    }
+    Entry& entry = entries[number - 1];
+    const std::uint32_t attachment = generation();
+    if (entry.told_by.load(std::memory_order_relaxed) == attachment) return number;
+    if (tell_frames(stack) && emit_text(wire::TextKind::kStack, 0, reinterpret_cast<const char*>(&stack),
+                                        stack.bytes(), number))
+        entry.told_by.store(attachment, std::memory_order_relaxed);
+    return number;
+}
+
+// ------------------------------------------------------------------------------------------------------------ origin
+
+// The exported function that a place in a runtime belongs to, as a string's number, is kept by place and module.
+struct KeptOrigin {
+    std::atomic<std::uint64_t> key;    // place ^ value, so that a pair of two writers matches no place
+    std::atomic<std::uint64_t> value;  // module (32 bits), string
+};
+constexpr std::uint32_t kKeptOrigins = 1024;
+constinit KeptOrigin kept_origins[kKeptOrigins];
+
+std::uint32_t origin_at(std::uintptr_t pc, std::uint32_t number) {
+    KeptOrigin& kept = kept_origins[(pc * 0x9e3779b97f4a7c15u) >> (64 - __builtin_ctz(kKeptOrigins))];
+    const std::uint64_t value = kept.value.load(std::memory_order_relaxed);
+    if ((kept.key.load(std::memory_order_relaxed) ^ value) == pc && value >> 32 == number)
+        return static_cast<std::uint32_t>(value);
+    const char* name = exported_function(number, pc - 1);
+    const std::uint32_t string = name != nullptr ? intern(name, std::strlen(name)) : 0;
+    const std::uint64_t fresh = (static_cast<std::uint64_t>(number) << 32) | string;
+    kept.value.store(fresh, std::memory_order_relaxed);
+    kept.key.store(pc ^ fresh, std::memory_order_relaxed);
+    return string;
+}
+
+// From here to the wrapper's caller there are only functions of the shim.
+constexpr std::uint32_t kOwnFrames = 16;
+
+bool walk_to(Walk& walk, const void* caller) {
+    for (std::uint32_t i = 0; i < kOwnFrames && walk.locate(); ++i) {
+        if (walk.pc() == reinterpret_cast<std::uintptr_t>(caller)) return true;
+        if (!walk.up()) return false;
+    }
+    return false;
+}
+
+std::uint64_t frame_of(const Walk& walk) {
+    if (walk.module() == 0) return wire::address_frame(walk.pc());
+    return wire::module_frame(walk.module(), walk.pc() - module(walk.module()).bias);
+}
+
+// Frames from the caller outwards; `deep` false: only as far as they are in a runtime.
+void fill(Walk& walk, bool deep, Stack& out) {
+    std::uintptr_t entry_pc = 0;  // the outermost place in the runtime that called the driver
+    std::uint32_t entry_module = 0;
+    bool in_runtime = true;
+    for (;;) {
+        in_runtime = in_runtime && walk.module() != 0 && module(walk.module()).runtime;
+        if (in_runtime) {
+            entry_pc = walk.pc();
+            entry_module = walk.module();
+        } else if (!deep) {
+            break;
+        }
+        if (deep) {
+            if (out.head.frames == wire::kMaxFrames) {
+                out.head.flags |= wire::kStackCut;
+                break;
+            }
+            out.frames[out.head.frames++] = frame_of(walk);
+        }
+        if (!walk.up() || !walk.locate()) break;
+    }
+    // Of a walk that got lost inside of the runtime the outermost place is not known.
+    if (entry_pc != 0 && !(in_runtime && walk.lost())) out.head.origin = origin_at(entry_pc, entry_module);
+    if (deep && walk.lost()) out.head.flags |= wire::kStackLost;
+}
+
+}  // namespace
+
+[[gnu::noinline]] std::uint32_t call_stack(const void* caller, bool deep) {
+    if (caller == nullptr) return 0;
+    const int saved = errno;
+    Stack stack;
+    Walk walk(__builtin_frame_address(0));
+    if (walk_to(walk, caller))
+        fill(walk, deep, stack);
+    else if (deep)
+        stack.head.flags = wire::kStackLost;
+    const std::uint32_t number = deep || stack.head.origin != 0 ? told_stack(stack) : 0;
+    errno = saved;
+    return number;
+}
+
+}  // namespace fragscope::interpose
