@@ -260,6 +260,8 @@ void look_at(const Loaded& loaded, Module& out) {
                                                      (object.flags_1 & DF_1_NODELETE) != 0));
     if (!has_symbols) return;
     out.runtime = named(object.soname, "libcudart.so");
+    out.go_between = is_loader_or_libc(object.soname) || named(object.soname, "libstdc++.so") ||
+                     named(object.soname, "libpthread.so");
     constexpr Wanted kEvaluation = wanted("_PyEval_EvalFrameDefault");
     if (const void* evaluation = find_symbol(object, kEvaluation); evaluation != nullptr) {
         out.evaluation_begin = reinterpret_cast<std::uintptr_t>(evaluation);

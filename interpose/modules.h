@@ -34,7 +34,8 @@ struct Module {
     const char* name = nullptr;  // the loader's, of the loaded file
     bool permanent = false;      // is never unloaded
     bool main_program = false;
-    bool runtime = false;  // a shared libcudart
+    bool runtime = false;       // a shared libcudart
+    bool go_between = false;    // of the C or C++ library: it may stand between two functions of one other file (call_once)
     // Of Python's evaluation loop, if the file has one.
     std::uintptr_t evaluation_begin = 0, evaluation_end = 0;
     Identity identity{};

@@ -144,30 +144,48 @@ std::uint64_t frame_of(const Walk& walk) {
     return wire::module_frame(walk.module(), walk.pc() - module(walk.module()).bias);
 }
 
-// Frames from the caller outwards; `deep` false: only as far as they are in a runtime.
+// The outermost function of the runtime in one unbroken run of its frames, seen frame by frame from the driver outwards.
+class OriginSearch {
+  public:
+    // Whether the next frame may still belong to the run.
+    bool look(const Walk& walk) {
+        if (walk.module() == 0) return running_ = false;
+        const Module& here = module(walk.module());
+        if (here.runtime) {
+            pc_ = walk.pc();
+            module_ = walk.module();
+            between_ = 0;
+        } else {
+            running_ = pc_ != 0 && here.go_between && ++between_ <= kMostBetween;
+        }
+        return running_;
+    }
+    bool running() const { return running_; }
+    // Of a walk that got lost in the middle of the run it is not known.
+    std::uint32_t found(const Walk& walk) const {
+        return pc_ != 0 && !(running_ && walk.lost()) ? origin_at(pc_, module_) : 0;
+    }
+
+  private:
+    static constexpr std::uint32_t kMostBetween = 4;
+    std::uintptr_t pc_ = 0;
+    std::uint32_t module_ = 0;
+    std::uint32_t between_ = 0;
+    bool running_ = true;
+};
+
+// Frames from the caller outwards; `deep` false: only as far as the origin needs.
 void fill(Walk& walk, bool deep, Stack& out) {
-    std::uintptr_t entry_pc = 0;  // the outermost place in the runtime that called the driver
-    std::uint32_t entry_module = 0;
-    bool in_runtime = true;
-    for (;;) {
-        in_runtime = in_runtime && walk.module() != 0 && module(walk.module()).runtime;
-        if (in_runtime) {
-            entry_pc = walk.pc();
-            entry_module = walk.module();
-        } else if (!deep) {
+    OriginSearch origin;
+    do {
+        if (origin.running() && !origin.look(walk) && !deep) break;
+        if (deep && out.head.frames == wire::kMaxFrames) {
+            out.head.flags |= wire::kStackCut;
             break;
         }
-        if (deep) {
-            if (out.head.frames == wire::kMaxFrames) {
-                out.head.flags |= wire::kStackCut;
-                break;
-            }
-            out.frames[out.head.frames++] = frame_of(walk);
-        }
-        if (!walk.up() || !walk.locate()) break;
-    }
-    // Of a walk that got lost inside of the runtime the outermost place is not known.
-    if (entry_pc != 0 && !(in_runtime && walk.lost())) out.head.origin = origin_at(entry_pc, entry_module);
+        if (deep) out.frames[out.head.frames++] = frame_of(walk);
+    } while (walk.up() && walk.locate());
+    out.head.origin = origin.found(walk);
     if (deep && walk.lost()) out.head.flags |= wire::kStackLost;
 }
 
