@@ -3,6 +3,8 @@
 // not: hand an address out again at once, fail on demand, look its own functions up, take offence at
 // questions during a stream capture.
 //
+// A program that exports host_at_allocation() has it called by cuMemAlloc_v2, from inside the driver.
+//
 // Settings, from the environment: FAKE_FAIL=<function> makes it return FAKE_RESULT (a number, default 2).
 #define __CUDA_API_VERSION_INTERNAL
 #include "fake_driver.h"
@@ -132,7 +134,10 @@ CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams*, unsigned, CUdevi
 // memory
 
 // A failure leaves rubbish in the output, as nothing forbids it to.
+[[gnu::weak]] void host_at_allocation(std::size_t bytes);
+
 CUresult cuMemAlloc_v2(CUdeviceptr* out, std::size_t bytes) {
+    if (host_at_allocation != nullptr) host_at_allocation(bytes);
     const CUresult result = outcome("cuMemAlloc_v2");
     if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *out = result == CUDA_SUCCESS ? take_address(bytes) : 0xdead;

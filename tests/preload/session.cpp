@@ -75,6 +75,27 @@ std::vector<std::string> with_driver(std::vector<std::string> variables) {
     return variables;
 }
 
+SentModule module_of(const std::string& text) {
+    SentModule module;
+    if (text.size() < sizeof module.head) throw std::runtime_error("a module's text is too short");
+    std::memcpy(&module.head, text.data(), sizeof module.head);
+    const std::size_t begin = sizeof module.head, end = begin + module.head.build_id_bytes;
+    if (text.size() < end) throw std::runtime_error("a module's build-id is cut");
+    module.build_id = text.substr(begin, end - begin);
+    module.path = text.substr(end);
+    return module;
+}
+
+SentStack stack_of(const std::string& text) {
+    SentStack stack;
+    if (text.size() < sizeof stack.head) throw std::runtime_error("a stack's text is too short");
+    std::memcpy(&stack.head, text.data(), sizeof stack.head);
+    stack.frames.resize(stack.head.frames);
+    if (text.size() != sizeof stack.head + stack.frames.size() * 8) throw std::runtime_error("a stack's text is cut");
+    std::memcpy(stack.frames.data(), text.data() + sizeof stack.head, stack.frames.size() * 8);
+    return stack;
+}
+
 }  // namespace
 
 Paths& paths() {
@@ -133,7 +154,8 @@ Session::Session(const Options& options) : options_(options) {
     header_->probe_bytes = options.probe_bytes;
     header_->sample_ns = options.sample_ns;
     header_->sample_bytes = options.sample_bytes;
-    header_->stack_bytes = UINT64_MAX;
+    header_->stack_bytes = options.stack_bytes;
+    header_->stack_failures = options.stack_failures ? 1 : 0;
     header_->collector_pid = options.collector_pid != 0 ? options.collector_pid : getpid();
     header_->collector_state.store(wire::CollectorState::kRunning);
     header_->magic = wire::kMagic;
@@ -169,7 +191,12 @@ void Session::take(std::uint32_t ring, const wire::Record& record) {
         sent.functions[part.subject] = text;
     else if (part.text_kind == wire::TextKind::kString)
         sent.strings[part.id] = text;
-    else if (part.text_kind == wire::TextKind::kThreadName)
+    else if (part.text_kind == wire::TextKind::kModule)
+        sent.modules[part.id] = module_of(text);
+    else if (part.text_kind == wire::TextKind::kStack) {
+        sent.stacks[part.id] = stack_of(text);
+        ++sent.stack_texts[part.id];
+    } else if (part.text_kind == wire::TextKind::kThreadName)
         sent.thread_names.push_back(text);
     else
         sent.texts[part.text_kind] = text;

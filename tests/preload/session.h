@@ -21,7 +21,19 @@ struct Options {
     bool probe_on_oom = false;
     std::uint64_t probe_ns = 1'000'000'000, probe_bytes = UINT64_MAX;
     std::uint64_t sample_ns = UINT64_MAX, sample_bytes = UINT64_MAX;  // never
+    std::uint64_t stack_bytes = UINT64_MAX;  // no stacks
+    bool stack_failures = false;
     std::int64_t collector_pid = 0;  // 0: this process
+};
+
+// Texts of kind kModule and kStack, taken apart.
+struct SentModule {
+    wire::ModuleText head{};
+    std::string build_id, path;
+};
+struct SentStack {
+    wire::StackText head{};
+    std::vector<std::uint64_t> frames;
 };
 
 // What one process sent.
@@ -32,6 +44,9 @@ struct Sent {
     std::map<wire::TextKind, std::string> texts;     // whole ones, but for those with an id
     std::map<std::uint32_t, std::string> strings;    // kString by id
     std::vector<std::string> thread_names;           // as they came
+    std::map<std::uint32_t, SentModule> modules;     // by id
+    std::map<std::uint32_t, SentStack> stacks;       // by id
+    std::map<std::uint32_t, int> stack_texts;        // how often each was told
     std::uint64_t launches = 0, opaque_writes = 0, lookups = 0, lookups_hooked = 0, lookups_unmatched = 0;
     std::uint64_t threads_without_ring = 0, records_without_ring = 0;
     std::uint64_t lost_acquisitions = 0, lost_releases = 0, lost_others = 0, lost_acquired_bytes = 0;
