@@ -124,6 +124,8 @@ void Call::handle_imported(const CUmemGenericAllocationHandle* out, CUmemAllocat
 void Call::access_set(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* descriptors,
                       std::size_t count) {
     const std::uint16_t flags = flags_;
+    // Of a call that failed a count is no count: it may be why. The first is what is told of what was asked for.
+    if (!succeeded() && count > 1) count = 1;
     for (std::size_t i = 0; i < count && descriptors != nullptr; ++i) {
         flags_ = flags;
         if (i != 0) flags_ |= wire::kContinued;

@@ -48,6 +48,7 @@ BOOKS = {
     "pool_destroy": "pool_destroyed",
     "pool_alloc": "pool_acquired",
     "pool_free_asked": "pool_released",
+    "pool_free": "linear_released",  # pool memory by cuMemFree
 }
 # Where the event's object, not its address, is what the ledger names.
 BY_OBJECT = {"handle_created", "handle_released", "handle_retained", "handle_exported", "handle_imported", "pool_created",
@@ -72,7 +73,7 @@ class Outcome:
         self.log = []
 
     def __repr__(self):
-        return f"status {self.status}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+        return f"status {self.status}\n--- stdout, its end\n{self.out[-1000:]}\n--- stderr\n{self.err[-1000:]}"
 
 
 class Bench:
@@ -231,19 +232,21 @@ class Bench:
     def report(self, status=(0, 3)):
         return " ".join(self.tool("report", self.trace, status=status).split())
 
-    def books(self, outcome, status=(0,), events=None):
-        """Every change of memory state that the driver knows of is in the trace, once, and nothing else is."""
+    def books(self, outcome, status=(0,), events=None, by_process=True):
+        """Every change of memory state that the driver knows of is in the trace, once, and nothing else is.
+
+        Not `by_process`: where two processes have one memory the driver tells them apart and the recorder does not."""
         driver, trace = collections.Counter(), collections.Counter()
         for line in outcome.ledger:
             kind = BOOKS.get(line[3])
             if kind is not None:
-                driver[(int(line[1]), kind, int(line[4], 16), int(line[5]) if kind in WITH_BYTES else 0)] += 1
+                driver[(int(line[1]) if by_process else 0, kind, int(line[4], 16), int(line[5]) if kind in WITH_BYTES else 0)] += 1
         for event in self.events(status=status) if events is None else events:
             kind = event["kind"]
             if kind not in BOOKS.values() or event["result"] != 0 or "captured" in event["flags"]:
                 continue
             place = payload(event, 2 if kind in BY_OBJECT else 0)
-            trace[(event["pid"], kind, place, payload(event, 1) if kind in WITH_BYTES else 0)] += 1
+            trace[(event["pid"] if by_process else 0, kind, place, payload(event, 1) if kind in WITH_BYTES else 0)] += 1
         missing, surplus = driver - trace, trace - driver
         self.that(not missing and not surplus, f"of {sum(driver.values())} changes in the driver's ledger",
                   *[f"  not in the trace: {each} {n}" for each, n in list(missing.items())[:20]],

@@ -1,0 +1,38 @@
+"""Group 10: calls before main() and after it, and every way to end."""
+import signal
+
+from registry import check
+
+WAYS = {"return": 5, "exit": 5, "_exit": 5, "quick_exit": 5, "abort": -signal.SIGABRT, "kill": -signal.SIGKILL,
+        "segv": -signal.SIGSEGV, "thread": 5}
+
+
+@check(10, "8 ways to end, calls in constructors, destructors, atexit")
+def ways_to_end(b):
+    for way, status in WAYS.items():
+        plain, traced = b.both(b.host("ends"), way, status=status)
+        b.that("constructor\n" in plain.out and "static constructor\n" in plain.out and "thread\n" in plain.out, plain.out)
+        if status == 5 and way not in ("_exit", "quick_exit"):
+            b.that("static destructor\n" in plain.out and "atexit\n" in plain.out, plain.out)
+        b.books(traced)
+        [process] = b.processes()
+        b.equal(process["ended_how"], f"exit {status}" if status > 0 else f"signal {-status}", way)
+
+
+@check(10, "exit() in a constructor")
+def exit_in_constructor(b):
+    b.variables["HOST_WAY"] = "constructor"
+    _, traced = b.both(b.host("ends"), "return", status=5)
+    b.books(traced)
+
+
+@check(10, "a driver that is shut down before the program's destructors")
+def driver_shut_down(b):
+    """As the real one: from the beginning of exit() on every call answers CUDA_ERROR_DEINITIALIZED (4)."""
+    b.settings["DEINITIALIZE_AT_EXIT"] = "on"
+    for way in ("return", "exit", "thread"):
+        plain, traced = b.both(b.host("ends"), way, status=5)
+        b.that("cuMemAlloc_v2 4 errno" in plain.out, plain.out)
+        b.books(traced)
+        late = [e for e in b.events("--function", "cuMemAlloc_v2") if e["result"] == 4]
+        b.that(late, "the late calls are not in the trace")
