@@ -1,10 +1,10 @@
-// Stream capture and graphs, as far as memory is concerned: allocations made in a capture are nodes of the graph,
-// with addresses but without bytes; a launch gives them physical memory, which cuDeviceGraphMemTrim takes back.
+// Stream capture, as far as memory is concerned: allocations made in a capture become nodes of a graph (graphs.h).
 #pragma once
 
 #include <memory>
 
 #include "driver.h"
+#include "graphs.h"
 #include "streams.h"
 
 namespace fragscope::sim {
@@ -19,6 +19,5 @@ CUresult capture_allocate_locked(Stream& stream, std::uint64_t bytes, CUdevicept
 // Work that a capture cannot hold.
 CUresult capture_unsupported_locked(Stream& stream);
 CUresult graph_free_async_locked(Stream& stream, Region& region, std::uint64_t address);
-CUresult graph_free_now_locked(Region& region, std::uint64_t address);
 
 }  // namespace fragscope::sim

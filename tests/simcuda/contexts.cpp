@@ -6,6 +6,7 @@
 #include "arrays.h"
 #include "external.h"
 #include "host.h"
+#include "ipc.h"
 #include "linear.h"
 #include "small_heap.h"
 #include "streams.h"
@@ -137,6 +138,7 @@ void destroy_resources_locked(Context& context) {
         switch (region.kind) {
             case Region::Kind::Linear: linear_free_locked(region); break;
             case Region::Kind::External: external_free_locked(region); break;
+            case Region::Kind::Ipc: ipc_unmap_locked(region); break;
             default: host_free_locked(region); break;
         }
     }

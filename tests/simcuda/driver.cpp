@@ -60,6 +60,7 @@ std::uint64_t drop_region_locked(Region& region) {
     } else if (region.device >= 0) {
         free_after = d.physical.free_bytes_now(region.device);
     }
+    if (region.offered != 0) d.physical.withdraw(region.offered);
     d.addresses.add(region.base, region.size);
     d.regions.erase(region.base);
     return free_after;

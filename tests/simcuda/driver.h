@@ -61,6 +61,7 @@ struct Region {
     unsigned flags = 0;           // of host and managed memory
     std::uint64_t object = 0;     // id of what a PoolImport, External or Global region belongs to
     std::uint64_t id = 0;         // unique in the process
+    std::uint64_t offered = 0;    // key under which other processes find it; 0: none
     std::vector<PageRun> pages;
     Backing backing;
     std::unique_ptr<SmallBlock> small;

@@ -55,6 +55,7 @@ CUresult free_address_locked(std::uint64_t address) {
             if (address != region->base) return CUDA_ERROR_INVALID_VALUE;
             external_free_locked(*region);
             return CUDA_SUCCESS;
+        case Region::Kind::PoolImport: return pool_import_free_locked(*region, address);
         case Region::Kind::PoolChunk: return pool_free_now_locked(*region, address);
         case Region::Kind::Graph: return graph_free_now_locked(*region, address);
         default: return CUDA_ERROR_INVALID_VALUE;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,7 +18,7 @@
 namespace fragscope::sim {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3130'4d49'5347'5246;  // "FRGSIM01", little endian
+constexpr std::uint64_t kMagic = 0x3230'4d49'5347'5246;  // "FRGSIM02", little endian
 constexpr std::uint16_t kFree = 0;                       // owner of a free page
 constexpr std::uint16_t kReserved = 0x7fff;              // owned by the driver itself
 constexpr std::uint16_t kSharedBit = 0x8000;             // | index of a shared handle
@@ -43,6 +44,14 @@ struct SharedHandle {
     std::uint64_t holders[kMaxProcesses / 64];  // bit per slot
 };
 
+struct SharedOffer {
+    std::uint64_t key;  // 0: unused
+    std::int32_t slot;  // of the process that offers
+    std::int32_t device;
+    std::uint64_t bytes;
+    std::uint64_t within;
+};
+
 struct SharedTable {
     std::uint64_t magic;
     std::uint64_t page_size;
@@ -55,6 +64,7 @@ struct SharedTable {
     std::uint32_t first_maybe_free[kMaxDevices];         // no free page lies before it
     ProcessSlot slots[kMaxProcesses];
     SharedHandle handles[kMaxSharedHandles];
+    SharedOffer offers[kMaxOffers];
     // std::uint16_t owners[devices][pages] follows
 };
 
@@ -259,6 +269,9 @@ void Physical::collect() {
             // Whether its descriptors are still open elsewhere cannot be known any more.
             if (handle.exporter == static_cast<int>(i)) handle.descriptors = 0;
         }
+        for (SharedOffer& offer : table_->offers) {
+            if (offer.key != 0 && offer.slot == static_cast<int>(i)) offer.key = 0;
+        }
         slot.pid = 0;
     }
     if (!died) return;
@@ -397,6 +410,41 @@ bool Physical::descriptors_closed(int index, std::uint64_t& free_after) {
     free_shared(static_cast<unsigned>(index));
     free_after = table_->free_pages[device] * page_size_;
     return handle.used == 0;
+}
+
+std::uint64_t Physical::offer(const Offer& offer) {
+    Guard guard(*this);
+    for (SharedOffer& each : table_->offers) {
+        if (each.key != 0) continue;
+        std::uint64_t key = 0;
+        if (::getrandom(&key, sizeof key, 0) != sizeof key || key == 0) return 0;
+        each.slot = static_cast<std::int32_t>(slot_);
+        each.device = offer.device;
+        each.bytes = offer.bytes;
+        each.within = offer.within;
+        each.key = key;
+        return key;
+    }
+    return 0;
+}
+
+bool Physical::find_offer(std::uint64_t key, Offer& offer, bool& own) {
+    Guard guard(*this);
+    collect();
+    for (const SharedOffer& each : table_->offers) {
+        if (key == 0 || each.key != key) continue;
+        offer = {each.device, each.bytes, each.within};
+        own = each.slot == static_cast<int>(slot_);
+        return true;
+    }
+    return false;
+}
+
+void Physical::withdraw(std::uint64_t key) {
+    Guard guard(*this);
+    for (SharedOffer& each : table_->offers) {
+        if (key != 0 && each.key == key) each.key = 0;
+    }
 }
 
 bool Physical::rename(int index, std::uint64_t key) {

@@ -21,6 +21,7 @@ struct PageRun {
 
 inline constexpr unsigned kMaxProcesses = 256;
 inline constexpr unsigned kMaxSharedHandles = 1024;
+inline constexpr unsigned kMaxOffers = 4096;
 
 struct SharedTable;  // physical.cpp
 
@@ -29,6 +30,14 @@ struct SharedHandleInfo {
     int device;
     std::uint64_t bytes;
     bool gpu_direct;
+};
+
+// What a process offers to others under a key, for as long as it has it: the block of a legacy IPC handle, a pool,
+// or an allocation of a pool. An offer keeps no memory.
+struct Offer {
+    int device;
+    std::uint64_t bytes;
+    std::uint64_t within;  // key of the pool that an allocation belongs to; 0: none
 };
 
 class Physical {
@@ -61,6 +70,12 @@ class Physical {
     bool descriptors_closed(int index, std::uint64_t& free_after);
     // Names the handle anew after its descriptors were closed; false when another process's may be open.
     bool rename(int index, std::uint64_t key);
+
+    // A key that no other offer has, or 0 when the table is full.
+    std::uint64_t offer(const Offer& offer);
+    // Looks an offer up; false when it is withdrawn or its process has died. `own`: this process made it.
+    bool find_offer(std::uint64_t key, Offer& offer, bool& own);
+    void withdraw(std::uint64_t key);
 
     // Start time of a live process, as identity together with its pid; 0 when there is none.
     static std::uint64_t start_time(int pid);

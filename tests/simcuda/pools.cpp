@@ -10,36 +10,6 @@
 
 namespace fragscope::sim {
 
-struct Pool {
-    struct Block {
-        std::uint64_t size;       // as taken, a multiple of 512
-        std::uint64_t requested;  // bytes
-    };
-    struct PendingFree {
-        std::uint64_t address;
-        std::uint64_t size;
-        std::uint64_t stream;  // id
-        std::uint64_t number;  // of the free in its stream's work
-        bool counted;          // still part of `used`
-    };
-    int device = 0;
-    bool is_default = false;
-    bool destroyed = false;  // by the program; the pool stays until its last allocation is gone
-    std::uint64_t id = 0;
-    std::uint64_t max_size = 0;  // 0: no limit
-    std::uint64_t threshold = 0;
-    int follow_events = 1;
-    int opportunistic = 1;
-    int internal_dependencies = 1;
-    std::uint64_t reserved = 0, reserved_high = 0;
-    std::uint64_t used = 0, used_high = 0;
-    std::map<std::uint64_t, std::uint64_t> chunks;  // base -> size
-    FreeExtents free;
-    std::map<std::uint64_t, Block> live;
-    std::vector<PendingFree> pending;
-    std::map<int, unsigned> access;
-};
-
 namespace {
 
 constexpr std::uint64_t kPoolUnit = 512;
@@ -55,27 +25,12 @@ Pools& pools() {
     return *state;
 }
 
-CUmemoryPool handle_of_pool(const Pool* pool) { return reinterpret_cast<CUmemoryPool>(const_cast<Pool*>(pool)); }
-
-Pool* find_pool(CUmemoryPool handle) {
-    const auto found = pools().all.find(handle);
-    return found == pools().all.end() || found->second->destroyed ? nullptr : found->second.get();
-}
-
-Pool& add_pool(int device) {
-    auto pool = std::make_unique<Pool>();
-    pool->device = device;
-    pool->id = driver().next_id++;
-    pool->access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    Pool& added = *pool;
-    pools().all.emplace(handle_of_pool(&added), std::move(pool));
-    return added;
-}
+Pool* find_pool(CUmemoryPool handle) { return find_pool_locked(handle); }
 
 Pool& default_pool(int device) {
     Pool*& pool = pools().standard[device];
     if (pool == nullptr) {
-        pool = &add_pool(device);
+        pool = &add_pool_locked(device);
         pool->is_default = true;
     }
     return *pool;
@@ -93,7 +48,7 @@ void release_chunk(Pool& pool, std::uint64_t base) {
     pool.chunks.erase(base);
     pool.reserved -= size;
     const std::uint64_t free_after = drop_region_locked(driver().regions.find(base)->second);
-    ledger({"pool_shrink", base, size, -static_cast<std::int64_t>(size), pool.device, free_after});
+    ledger({"pool_shrink", base, size, -static_cast<std::int64_t>(size), pool.device, free_after, pool.id});
 }
 
 // Gives wholly free chunks back, the highest first, while the pool holds more than `keep`; with `exact`, only
@@ -112,6 +67,7 @@ void shrink(Pool& pool, std::uint64_t keep, bool exact) {
 void drop_if_done(Pool& pool) {
     if (!pool.destroyed || !pool.live.empty() || !pool.pending.empty()) return;
     shrink(pool, 0, false);
+    if (pool.offered != 0 && !pool.imported) driver().physical.withdraw(pool.offered);
     ledger({"pool_gone", pool.id, 0, 0, pool.device, driver().physical.free_bytes_now(pool.device)});
     pools().all.erase(handle_of_pool(&pool));
 }
@@ -121,7 +77,7 @@ void no_longer_used(Pool& pool, Pool::PendingFree& pending) {
     pending.counted = false;
     pool.used -= pending.size;
     ledger({"pool_free_done", pending.address, pending.size, 0, pool.device,
-            ledger_open() ? driver().physical.free_bytes_now(pool.device) : 0});
+            ledger_open() ? driver().physical.free_bytes_now(pool.device) : 0, pool.id});
 }
 
 bool grow(Pool& pool, std::uint64_t size) {
@@ -147,7 +103,7 @@ bool grow(Pool& pool, std::uint64_t size) {
         pool.reserved += region->size;
         pool.reserved_high = std::max(pool.reserved_high, pool.reserved);
         ledger({"pool_grow", region->base, region->size, static_cast<std::int64_t>(region->size), pool.device,
-                free_after});
+                free_after, pool.id});
         return true;
     }
     return false;
@@ -184,13 +140,13 @@ CUresult pool_allocate(Pool& pool, Stream& stream, std::uint64_t bytes, CUdevice
         address = reuse_pending(pool, size, [](const Pool::PendingFree&) { return true; });
     }
     if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-    pool.live[address] = {size, bytes};
+    pool.live[address] = {size, bytes, 0};
     pool.used += size;
     pool.used_high = std::max(pool.used_high, pool.used);
     ++stream.issued;
     *dptr = address;
     ledger({"pool_alloc", address, bytes, 0, pool.device,
-            ledger_open() ? driver().physical.free_bytes_now(pool.device) : 0});
+            ledger_open() ? driver().physical.free_bytes_now(pool.device) : 0, pool.id});
     return CUDA_SUCCESS;
 }
 
@@ -203,12 +159,29 @@ CUresult allocate_async(const CUmemoryPool* chosen, CUdeviceptr* dptr, size_t by
     Stream* stream = find_stream_locked(handle, *context);
     if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     Pool* pool = chosen == nullptr ? &current_pool(stream->context->device) : find_pool(*chosen);
-    if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (pool == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
     if (stream->capture) return capture_allocate_locked(*stream, bytes, dptr);
     return pool_allocate(*pool, *stream, bytes, dptr);
 }
 
 }  // namespace
+
+CUmemoryPool handle_of_pool(const Pool* pool) { return reinterpret_cast<CUmemoryPool>(const_cast<Pool*>(pool)); }
+
+Pool* find_pool_locked(CUmemoryPool handle) {
+    const auto found = pools().all.find(handle);
+    return found == pools().all.end() || found->second->destroyed ? nullptr : found->second.get();
+}
+
+Pool& add_pool_locked(int device) {
+    auto pool = std::make_unique<Pool>();
+    pool->device = device;
+    pool->id = driver().next_id++;
+    pool->access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    Pool& added = *pool;
+    pools().all.emplace(handle_of_pool(&added), std::move(pool));
+    return added;
+}
 
 void pools_stream_completed_locked(std::uint64_t stream, std::uint64_t completed) {
     std::vector<Pool*> touched;
@@ -236,11 +209,12 @@ CUresult pool_free_now_locked(Region& chunk, std::uint64_t address) {
     const auto found = pool.live.find(address);
     if (found == pool.live.end()) return CUDA_ERROR_INVALID_VALUE;
     const Pool::Block block = found->second;
+    if (block.offered != 0) driver().physical.withdraw(block.offered);
     pool.live.erase(found);
     pool.used -= block.size;
     pool.free.add(address, block.size);
     ledger({"pool_free", address, block.requested, 0, pool.device,
-            ledger_open() ? driver().physical.free_bytes_now(pool.device) : 0});
+            ledger_open() ? driver().physical.free_bytes_now(pool.device) : 0, pool.id});
     drop_if_done(pool);
     return CUDA_SUCCESS;
 }
@@ -277,16 +251,22 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
     Region* region = find_region_locked(dptr);
     if (region == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (region->kind == Region::Kind::Graph) return graph_free_async_locked(*stream, *region, dptr);
+    if (region->kind == Region::Kind::PoolImport) {
+        if (stream->capture) return capture_unsupported_locked(*stream);
+        ++stream->issued;
+        return pool_import_free_locked(*region, dptr);
+    }
     if (region->kind != Region::Kind::PoolChunk) return CUDA_ERROR_INVALID_VALUE;
     Pool& pool = *region->pool;
     const auto found = pool.live.find(dptr);
     if (found == pool.live.end()) return CUDA_ERROR_INVALID_VALUE;
     if (stream->capture) return capture_unsupported_locked(*stream);
     const Pool::Block block = found->second;
+    if (block.offered != 0) driver().physical.withdraw(block.offered);
     pool.live.erase(found);
     pool.pending.push_back({dptr, block.size, stream->id, ++stream->issued, true});
     ledger({"pool_free_asked", dptr, block.requested, 0, pool.device,
-            ledger_open() ? driver().physical.free_bytes_now(pool.device) : 0});
+            ledger_open() ? driver().physical.free_bytes_now(pool.device) : 0, pool.id});
     return CUDA_SUCCESS;
 }
 
@@ -295,11 +275,13 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-    if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+    const unsigned types = poolProps->handleTypes;
+    if ((types & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR}) != 0) return CUDA_ERROR_NOT_SUPPORTED;
     if (!driver().device_ok(poolProps->location.id)) return CUDA_ERROR_INVALID_DEVICE;
     Locked guard(driver().lock);
-    Pool& made = add_pool(poolProps->location.id);
+    Pool& made = add_pool_locked(poolProps->location.id);
     made.max_size = poolProps->maxSize;
+    made.handle_types = types;
     *pool = handle_of_pool(&made);
     ledger({"pool_create", made.id, made.max_size, 0, made.device,
             driver().physical.free_bytes_now(made.device)});
@@ -424,7 +406,7 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
     if (!driver().device_ok(dev)) return CUDA_ERROR_INVALID_DEVICE;
     Locked guard(driver().lock);
     Pool* found = find_pool(pool);
-    if (found == nullptr || found->device != dev) return CUDA_ERROR_INVALID_VALUE;
+    if (found == nullptr || found->imported || found->device != dev) return CUDA_ERROR_INVALID_VALUE;
     pools().current[dev] = found;
     return CUDA_SUCCESS;
 }

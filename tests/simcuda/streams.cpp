@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "capture.h"
 #include "pools.h"
@@ -20,6 +21,7 @@ struct Event {
     std::uint64_t stream = 0;  // id
     std::uint64_t number = 0;  // work of that stream that came before
     std::uint64_t time = 0;    // nanoseconds
+    std::uint64_t offered = 0;  // key under which other processes find it; 0: none
     std::shared_ptr<Capture> capture;
 };
 
@@ -337,9 +339,41 @@ CUresult cuEventDestroy_v2(CUevent hEvent) {
     Context* context = nullptr;
     if (const CUresult error = require_context(context); error != CUDA_SUCCESS) return error;
     Locked guard(driver().lock);
-    return streams().events.erase(hEvent) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    const Event* event = find_event(hEvent);
+    if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (event->offered != 0) driver().physical.withdraw(event->offered);
+    streams().events.erase(hEvent);
+    return CUDA_SUCCESS;
 }
 CUresult cuEventDestroy(CUevent hEvent) { return impl::cuEventDestroy_v2(hEvent); }
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
+    Context* context = nullptr;
+    if (const CUresult error = require_context(context); error != CUDA_SUCCESS) return error;
+    if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    Locked guard(driver().lock);
+    Event* found = find_event(event);
+    const unsigned needed = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+    if (found == nullptr || (found->flags & needed) != needed) return CUDA_ERROR_INVALID_HANDLE;
+    if (found->offered == 0) found->offered = driver().physical.offer({context->device, 0, 0});
+    if (found->offered == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    std::memset(pHandle, 0, sizeof *pHandle);
+    std::memcpy(pHandle, &found->offered, sizeof found->offered);
+    return CUDA_SUCCESS;
+}
+
+// An event of another process never holds this one's work up: that process's work is not seen here.
+CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
+    Context* context = nullptr;
+    if (const CUresult error = require_context(context); error != CUDA_SUCCESS) return error;
+    if (phEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    std::uint64_t key = 0;
+    std::memcpy(&key, &handle, sizeof key);
+    Offer offer{};
+    bool own = false;
+    if (!driver().physical.find_offer(key, offer, own)) return CUDA_ERROR_INVALID_HANDLE;
+    return impl::cuEventCreate(phEvent, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
+}
 
 CUresult cuEventRecord(CUevent hEvent, CUstream hStream) { return record(hEvent, hStream); }
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int) { return record(hEvent, hStream); }
