@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,7 +14,7 @@
 namespace fragscope::interpose {
 
 constinit thread_local ThreadState thread_state;
-constinit std::atomic<bool> name_sent[kHookCount];
+constinit std::atomic<bool> name_sent[kNamedCount];
 
 namespace {
 
@@ -73,6 +74,13 @@ bool claim_ring(ThreadState& thread) {
     return false;
 }
 
+// As the kernel has it: what pthread_setname_np() gave, else the program's name.
+void send_thread_name() {
+    char text[16];
+    if (prctl(PR_GET_NAME, text) == 0)
+        emit_text(wire::TextKind::kThreadName, 0, text, strnlen(text, sizeof text));
+}
+
 // The thread's ring belongs to no attachment, or to the parent's: get one of this process. How often a thread
 // that found none looks again: every 64 records.
 bool take_ring(ThreadState& thread) {
@@ -86,6 +94,7 @@ bool take_ring(ThreadState& thread) {
         if (taken) {
             thread.refused = 0;
             watch_thread_end();
+            send_thread_name();
         } else {
             if (thread.refused++ == 0)
                 session.slot->threads_without_ring.fetch_add(1, std::memory_order_relaxed);

@@ -100,7 +100,7 @@ bool emit_text(wire::TextKind kind, std::uint16_t subject, const char* text, std
 
 // Functions whose names are out: until then every thread sends the name, so that no record can be ahead of
 // it.
-extern constinit std::atomic<bool> name_sent[kHookCount];
+extern constinit std::atomic<bool> name_sent[kNamedCount];
 // Forgets which function names were sent (a new attachment).
 void forget_names();
 

@@ -1,10 +1,22 @@
 #!/usr/bin/env python3
-"""Writes the linker's version script: dlsym and the rows of hooks.def are exported, nothing else.
+"""Writes the linker's version script: dlsym, the rows of hooks.def, and what others call the shim by are exported,
+nothing else.
 
 The script is anonymous: under a named version node the dynamic linker would not bind programs' dlsym to ours.
 """
 import re
 import sys
+
+# dlsym; what NVTX calls an injection library by (nvtx.cpp); what fragscope.h calls (marks.cpp).
+OTHERS = [
+    "dlsym",
+    "InitializeInjectionNvtx",
+    "InitializeInjectionNvtx2",
+    "InitializeInjectionNvtxExtension",
+    "fragscope_shim_mark",
+    "fragscope_shim_range_begin",
+    "fragscope_shim_range_end",
+]
 
 
 def rows(*paths):
@@ -21,4 +33,4 @@ if __name__ == "__main__":
     if len(names) != len(set(names)):
         sys.exit("gen_exports: a function has two rows")
     with open(output, "w", encoding="utf-8") as file:
-        file.write("{ global:\n" + "".join(f"    {name};\n" for name in ["dlsym", *names]) + "  local: *; };\n")
+        file.write("{ global:\n" + "".join(f"    {name};\n" for name in [*OTHERS, *names]) + "  local: *; };\n")

@@ -10,10 +10,11 @@ namespace fragscope::interpose {
 
 namespace {
 
-// Where a text of the table lies, and part of its hash, in one word, so that it is entered by one exchange: its first
-// byte (24 bits), its length (16), hash (24). Never 0, as no text is empty.
+// Where a text of the table lies, and part of its hash, in one word, so that it is entered by one exchange:
+// its first byte (24 bits), its length (16), hash (24). Never 0, as no text is empty.
 constinit std::atomic<std::uint64_t> entries[kMaxStrings];
-constinit std::atomic<std::uint32_t> told_by[kMaxStrings];  // attachment that sent the text; as long as entries
+constinit std::atomic<std::uint32_t>
+    told_by[kMaxStrings];  // attachment that sent the text; as long as entries
 // Zero-initialised and therefore without memory behind them until used.
 constinit char bytes_of_texts[kStringMemory];
 constinit std::atomic<std::uint32_t> bytes_used{0};
@@ -61,7 +62,8 @@ std::uint32_t intern(const char* text, std::size_t bytes) {
                 if (place == kStringMemory) return 0;
                 std::memcpy(bytes_of_texts + place, text, bytes);
             }
-            const std::uint64_t mine = (std::uint64_t{place} << 40) | (std::uint64_t{bytes} << 24) | hash_bits;
+            const std::uint64_t mine =
+                (std::uint64_t{place} << 40) | (std::uint64_t{bytes} << 24) | hash_bits;
             if (entries[at].compare_exchange_strong(entry, mine, std::memory_order_acq_rel)) return at + 1;
         }
         if (same(entry, hash_bits, text, bytes)) return at + 1;

@@ -21,13 +21,35 @@ enum class HookId : std::uint16_t {
 #define HOOK(symbol, parameters, arguments, numbered, event) k_##symbol,
 #include "interpose/hooks.def"
     kCount,
+    // What records may be of beside calls of the driver.
+    kShimMark = kCount,
+    kShimRangeBegin,
+    kShimRangeEnd,
+    kNvtxMark,
+    kNvtxRangePush,
+    kNvtxRangePop,
+    kNvtxRangeStart,
+    kNvtxRangeEnd,
+    kExit,
+    kNamedCount,
 };
 inline constexpr std::uint32_t kHookCount = static_cast<std::uint32_t>(HookId::kCount);
+inline constexpr std::uint32_t kNamedCount = static_cast<std::uint32_t>(HookId::kNamedCount);
 
 inline constexpr const char* kHookNames[] = {
 #define HOOK(symbol, parameters, arguments, numbered, event) #symbol,
 #include "interpose/hooks.def"
+    "fragscope_mark",
+    "fragscope_range_begin",
+    "fragscope_range_end",
+    "nvtxMark",
+    "nvtxRangePush",
+    "nvtxRangePop",
+    "nvtxRangeStart",
+    "nvtxRangeEnd",
+    "exit",
 };
+static_assert(sizeof kHookNames / sizeof kHookNames[0] == kNamedCount);
 
 constexpr std::uint32_t number(HookId id) { return static_cast<std::uint32_t>(id); }
 constexpr const char* name(HookId id) { return kHookNames[number(id)]; }

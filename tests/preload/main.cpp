@@ -13,6 +13,8 @@ int main(int count, char** arguments) {
         {"VICTIM", &paths.victim},
         {"PROBE", &paths.probe},
         {"LOOKUPS", &paths.lookups},
+        {"MARKS", &paths.marks},
+        {"NVTX_TOOL", &paths.nvtx_tool},
         {"RIVAL", &paths.rival},
         {"RIVAL_WITHOUT_DLSYM", &paths.rival_without_dlsym},
         {"SIMULATED_DRIVER", &paths.simulated_driver},

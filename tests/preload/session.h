@@ -109,7 +109,7 @@ Outcome run_plain(const std::vector<std::string>& command, const std::vector<std
 // Paths that the build passes to the test program.
 struct Paths {
     std::string shim, victim, probe, lookups, driver, old_driver, simulated_driver, rival,
-        rival_without_dlsym;
+        rival_without_dlsym, marks, nvtx_tool;
 };
 Paths& paths();
 

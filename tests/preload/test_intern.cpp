@@ -1,8 +1,7 @@
-// The shim's table of texts inside one program, which may therefore run under the sanitizers: the same number for the
-// same text whoever asks, everything that was named is told, and a full table says so.
+// The shim's table of texts inside one program, which may therefore run under the sanitizers: the same number
+// for the same text whoever asks, everything that was named is told, and a full table says so.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
-
 #include <sys/wait.h>
 #include <unistd.h>
 
