@@ -63,8 +63,8 @@ std::string read_ledger(const std::string& path, std::vector<Line>& lines) {
         line.operation = found->second;
         if (!number(field(rest), line.object) || !number(field(rest), line.bytes) ||
             !number(field(rest), line.charged) || !number(field(rest), line.device) ||
-            !number(field(rest), free_after) || !rest.empty())
-            return where() + ": not nine numbers and names: " + text;
+            !number(field(rest), free_after) || !number(field(rest), line.other) || !rest.empty())
+            return where() + ": not ten fields: " + text;
         lines.push_back(line);
     }
     return "";

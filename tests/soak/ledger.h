@@ -19,6 +19,7 @@ struct Line {
     std::uint64_t object = 0;  // address or handle; of contexts and pools a number of the driver's own
     std::uint64_t bytes = 0;   // as asked for
     std::int64_t charged = 0;
+    std::uint64_t other = 0;  // the object that this one lies in, refers to or comes from; 0: none
     std::int32_t pid = 0, thread = 0;
     std::int32_t device = -1;
     Operation operation{};

@@ -28,6 +28,12 @@ bool is_aside(Operation operation) {
         case O::k_pool_free_done:
         case O::k_graph_alloc:
         case O::k_graph_trim:
+        case O::k_graph_gone:
+        case O::k_graph_create:
+        case O::k_graph_instantiate:
+        case O::k_graph_launch:
+        case O::k_graph_exec_destroy:
+        case O::k_graph_destroy:
             return true;
         default:
             return false;
@@ -219,8 +225,17 @@ struct Matcher {
             add(result.detail, O::k_graph_free, 0);
     }
 
-    // Number in the ledger -> handle, of one process image: a handle that was destroyed may come again.
-    std::unordered_map<std::uint64_t, std::uint64_t> numbers;
+    // Of one process image: the ledger's number of a pool or context, and its handle. A handle that was
+    // destroyed may come again.
+    std::unordered_map<std::uint64_t, std::uint64_t> handles, numbers;
+    bool is_number_of(std::uint64_t number, std::uint64_t handle) {
+        return handles.try_emplace(number, handle).first->second == handle &&
+               numbers.try_emplace(handle, number).first->second == number;
+    }
+    void forget_number(std::uint64_t number) {
+        const auto known = handles.find(number);
+        if (known != handles.end()) numbers.erase(known->second);
+    }
     // References to primary contexts by device, likewise: the first makes the context and the last ends it.
     std::map<std::int16_t, int> references;
 
@@ -233,11 +248,17 @@ struct Matcher {
             case Named::kNumber: {
                 // The call names the device, of which there is one primary context.
                 if (event.kind == Kind::kPrimaryReleased || event.kind == Kind::kPrimaryReset) return true;
-                const auto [known, fresh] = numbers.try_emplace(line.object, event.object.value);
-                return fresh || known->second == event.object.value;
+                return is_number_of(line.object, event.object.value);
             }
         }
         return false;
+    }
+
+    // What the line says besides: the handle that is mapped, the pool that was taken from.
+    bool same_other(const Event& event, const Line& line) {
+        if (line.operation == O::k_map) return event.object.value == line.other;
+        return line.operation != O::k_pool_alloc || event.object.value == 0 ||
+               is_number_of(line.other, event.object.value);
     }
 
     static bool same_bytes(const Event& event, const Meaning& meaning, std::uint64_t bytes) {
@@ -288,12 +309,15 @@ struct Matcher {
                    line_at(side, side.at + more + 1).object == line.object + bytes)
                 bytes += line_at(side, side.at + ++more).bytes;
         }
-        if (!same_object(event, meaning, line) || !same_bytes(event, meaning, bytes))
+        if (!same_object(event, meaning, line) || !same_bytes(event, meaning, bytes) ||
+            !same_other(event, line))
             problem(words(event) + " is not what happened: " + words(main));
         if (event.device != analysis::kNoDevice && line.device >= 0 && event.device != line.device)
             problem(words(event) +
                     fmt::format(" is of device {}, and happened on {}: ", event.device, line.device) +
                     words(main));
+        if (line.operation == O::k_context_destroy || line.operation == O::k_pool_destroy)
+            forget_number(line.object);
         if (line.operation == O::k_context_create) ++side.open_contexts;
         if (line.operation == O::k_context_destroy) --side.open_contexts;
         ++result.records;
@@ -341,6 +365,7 @@ struct Matcher {
         bool last_whole = false;
         for (std::uint32_t image = 0; image < images.size(); ++image) {
             numbers.clear();
+            handles.clear();
             references.clear();
             const std::vector<Event>& events = trace.events[images[image]];
             bool any = false, whole = false;

@@ -80,6 +80,8 @@ def check_the_check(root, folder):
             tampered[f"{operation} of another object"] = altered(lines, at, 4, "0x7000beef")
     for operation in ("linear_alloc", "managed_alloc", "create", "map", "reserve", "pool_alloc", "pitch_alloc", "unmap"):
         tampered[f"{operation} of other bytes"] = altered(lines, find(operation), 5, "12345")
+    tampered["map of another handle"] = altered(lines, find("map"), 9, "0x7000beef\n")
+    tampered["pool_alloc from another pool"] = altered(lines, find("pool_alloc"), 9, "0x7000beef\n")
     at = find("linear_alloc")
     tampered["twice"] = lines[:at] + [lines[at]] + lines[at:]
     tampered["in another thread"] = altered(lines, at, 2, "1")
