@@ -16,6 +16,11 @@ namespace {
 
 constexpr std::uint64_t kLivenessNs = 2'000'000;
 constexpr std::uint32_t kThreadChecksARound = 4;
+// So many threads of a process are named in the trace, each by at most so many bytes (the kernel's names have 15).
+constexpr std::size_t kMaxThreadNames = 4096;
+constexpr std::size_t kMaxThreadNameBytes = 64;
+// Longer than any function's name; what is longer is a damaged program's rubbish.
+constexpr std::size_t kMaxFunctionNameBytes = 256;
 constexpr std::uint32_t kNoProcess = UINT32_MAX;
 constexpr std::uint16_t kKnownFlags = wire::kByShim | wire::kCaptured | wire::kCaptureUnknown |
                                       wire::kContinued | wire::kUnknownDevice | wire::kNoContext |
@@ -128,6 +133,7 @@ void Drain::attach(std::uint32_t slot, const wire::ProcessSlot& shared) {
     process.slot = slot;
     process.liveness = std::make_unique<Liveness>(pid, start_time, pid_namespace);
     process.merge = std::make_unique<SequenceMerge>();
+    process.names = std::make_unique<NameTable>();
     process.info.set_index(index);
     process.info.set_pid(pid);
     process.info.set_start_time(start_time);
@@ -176,6 +182,32 @@ std::size_t Drain::drain_ring(Ring& ring, Process& process, std::uint64_t now_ns
     return taken;
 }
 
+void Drain::take_text(const Text& text, const Ring& ring, Process& process) {
+    if (is_name(text.kind)) {
+        trace::Names one;
+        const NameTable::Took took = process.names->take(text, one);
+        if (took == NameTable::Took::kNew) writer_.names(process.info.index(), one);
+        if (took == NameTable::Took::kRefused) ++process.records_refused;
+        return;
+    }
+    if (text.kind == wire::TextKind::kFunctionName) {
+        std::string name = to_utf8(std::string_view(text.text).substr(0, kMaxFunctionNameBytes));
+        process.functions[text.subject] = name;
+        writer_.name_function(process.info.index(), text.subject, std::move(name));
+        return;
+    }
+    if (text.kind == wire::TextKind::kThreadName) {
+        if (process.threads_named.size() >= kMaxThreadNames ||
+            !process.threads_named.insert(ring.thread).second)
+            return;
+        (*process.info.mutable_thread_names())[ring.thread] =
+            to_utf8(std::string_view(text.text).substr(0, kMaxThreadNameBytes));
+    } else {
+        apply_text(text, process.info);
+    }
+    process.info_changed = true;
+}
+
 void Drain::take(const wire::Record& record, Ring& ring, Process& process, std::uint64_t now_ns) {
     if (record.kind == wire::Kind::kText) {
         wire::TextRecord part;
@@ -186,18 +218,9 @@ void Drain::take(const wire::Record& record, Ring& ring, Process& process, std::
             case TextAssembly::Took::kRefused:
                 ++process.records_refused;
                 return;
-            case TextAssembly::Took::kWhole: {
-                const Text& text = ring.text.text();
-                if (text.kind == wire::TextKind::kFunctionName) {
-                    std::string name = to_utf8(text.text);
-                    process.names[text.subject] = name;
-                    writer_.name_function(process.info.index(), text.subject, std::move(name));
-                } else {
-                    apply_text(text, process.info);
-                    process.info_changed = true;
-                }
+            case TextAssembly::Took::kWhole:
+                take_text(ring.text.text(), ring, process);
                 break;
-            }
         }
         // A number that a text took is no gap.
         if (record.sequence != 0) process.merge->add(record, ring.thread, now_ns);
@@ -288,8 +311,8 @@ void Drain::emit(std::uint32_t index, const SequenceMerge::Held& held) {
 }
 
 std::string Drain::function_name(const Process& process, std::uint16_t function) const {
-    const auto found = process.names.find(function);
-    return found != process.names.end() ? found->second : fmt::format("function {}", function);
+    const auto found = process.functions.find(function);
+    return found != process.functions.end() ? found->second : fmt::format("function {}", function);
 }
 
 void Drain::count_losses(Process& process) {
@@ -308,6 +331,9 @@ void Drain::count_losses(Process& process) {
     loss.set_threads_without_ring(slot.threads_without_ring.load(std::memory_order_relaxed));
     loss.set_kernel_launches(slot.launches.load(std::memory_order_relaxed));
     loss.set_opaque_writes(slot.opaque_writes.load(std::memory_order_relaxed));
+    for (std::uint32_t kind = 1; kind <= static_cast<std::uint32_t>(wire::kLastKind); ++kind)
+        if (const std::uint32_t lost = slot.lost_kinds[kind].load(std::memory_order_relaxed); lost != 0)
+            (*loss.mutable_records_by_kind())[kind] = lost;
     process.info.set_lookups(slot.lookups.load(std::memory_order_relaxed));
     process.info.set_lookups_hooked(slot.lookups_hooked.load(std::memory_order_relaxed));
     process.info.set_lookups_unmatched(slot.lookups_unmatched.load(std::memory_order_relaxed));
@@ -317,7 +343,10 @@ void Drain::count_losses(Process& process) {
 void Drain::write_state(Process& process) {
     const std::uint64_t lookups = process.info.lookups();
     count_losses(process);
-    if (process.info_changed || process.info.lookups() != lookups) writer_.process(process.info);
+    if (process.info_changed || process.info.lookups() != lookups) {
+        writer_.process(process.info);
+        process.info.clear_thread_names();  // readers gather them
+    }
     process.info_changed = false;
     if (google::protobuf::util::MessageDifferencer::Equals(process.loss, process.written_loss)) return;
     writer_.loss(process.loss);
@@ -363,7 +392,9 @@ void Drain::finish_process(std::uint32_t index, const std::string& how) {
     end_process(index, how == "unknown" && state == wire::SlotState::kReleased ? "detached" : how);
     process.liveness.reset();
     process.merge.reset();
-    process.names.clear();
+    process.names.reset();
+    process.functions.clear();
+    process.threads_named.clear();
     by_slot_[process.slot].reset();
 
     wire::ProcessSlot& slot = host_.process_slot(process.slot);
@@ -371,6 +402,7 @@ void Drain::finish_process(std::uint32_t index, const std::string& how) {
          {&slot.launches, &slot.opaque_writes, &slot.threads_without_ring, &slot.records_without_ring,
           &slot.lookups, &slot.lookups_hooked, &slot.lookups_unmatched})
         counter->store(0, std::memory_order_relaxed);
+    for (std::atomic<std::uint32_t>& counter : slot.lost_kinds) counter.store(0, std::memory_order_relaxed);
     slot.pid = 0;
     slot.start_time = 0;
     slot.state.store(wire::SlotState::kFree, std::memory_order_release);

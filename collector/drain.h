@@ -10,10 +10,12 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "collector/clock.h"
 #include "collector/liveness.h"
+#include "collector/names.h"
 #include "collector/ring_host.h"
 #include "collector/sequence_merge.h"
 #include "collector/text_assembly.h"
@@ -61,7 +63,9 @@ class Drain {
         trace::Loss written_loss;
         std::unique_ptr<Liveness> liveness;  // null: it is over
         std::unique_ptr<SequenceMerge> merge;
-        std::unordered_map<std::uint16_t, std::string> names;
+        std::unordered_map<std::uint16_t, std::string> functions;
+        std::unique_ptr<NameTable> names;
+        std::unordered_set<std::int32_t> threads_named;
         std::uint32_t slot = 0;
         std::uint32_t rings = 0;  // bound to it now
         bool dead = false;        // seen before this round's rings were drained
@@ -87,6 +91,7 @@ class Drain {
     std::size_t drain_rings(std::uint64_t now_ns);
     bool bind(std::uint32_t ring);
     std::size_t drain_ring(Ring& ring, Process& process, std::uint64_t now_ns);
+    void take_text(const Text& text, const Ring& ring, Process& process);
     void take(const wire::Record& record, Ring& ring, Process& process, std::uint64_t now_ns);
     void free_ring(std::uint32_t ring);
     void free_dead_threads();

@@ -6,11 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "proto/wire.h"
 
@@ -23,6 +25,11 @@ namespace {
 constexpr std::array kPassedOn{SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 // Would end us where the write that causes it should merely fail.
 constexpr std::array kIgnored{SIGPIPE, SIGXFSZ};
+
+// NVTX loads the library that the first one names. The second one is the shim's: a library that gets the program's calls
+// after it.
+constexpr char kNvtxVariable[] = "NVTX_INJECTION64_PATH";
+constexpr char kNvtxChainVariable[] = "FRAGSCOPE_NVTX_CHAIN";
 
 std::atomic<pid_t> g_child{-1};
 std::atomic<int> g_last_signal{0};
@@ -56,6 +63,16 @@ void set_back() {
     ::sigaction(SIGCHLD, &g_before[i], nullptr);
 }
 
+std::string_view file_name(std::string_view path) { return path.substr(path.find_last_of('/') + 1); }
+
+// What stands behind `name` and '=' in an entry of the environment; null: it is another variable.
+const char* value_of(const char* entry, const char* name) {
+    const std::size_t length = std::strlen(name);
+    return std::strncmp(entry, name, length) == 0 && entry[length] == '=' ? entry + length + 1 : nullptr;
+}
+
+std::string variable(const char* name, const std::string& value) { return std::string(name) + "=" + value; }
+
 }  // namespace
 
 void occupy_standard_descriptors() {
@@ -64,22 +81,36 @@ void occupy_standard_descriptors() {
         if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)::open("/dev/null", O_RDWR | O_CLOEXEC);
 }
 
-std::vector<std::string> traced_environment(const std::string& shim, const std::string& session) {
-    const auto is = [](const char* entry, const std::string& name) {
-        return std::strncmp(entry, name.c_str(), name.size()) == 0 && entry[name.size()] == '=';
-    };
+std::vector<std::string> traced_environment(const std::string& shim, const std::string& session, bool nvtx) {
+    const std::string_view own_name = file_name(shim);
     std::vector<std::string> environment;
     std::string preload = "LD_PRELOAD=" + shim;
+    std::string injected;  // into NVTX by somebody else
+    std::string chained;
     for (char** entry = environ; *entry != nullptr; ++entry) {
-        if (is(*entry, "LD_PRELOAD")) {
-            const char* before = *entry + std::strlen("LD_PRELOAD=");
-            if (*before != '\0') preload += std::string(":") + before;
-        } else if (!is(*entry, wire::kSessionVariable)) {
+        if (const char* before = value_of(*entry, "LD_PRELOAD")) {
+            // The loader cuts at both.
+            const std::string_view list = before;
+            for (std::size_t begin = 0; begin < list.size();) {
+                const std::size_t end = std::min(list.find_first_of(": ", begin), list.size());
+                const std::string_view library = list.substr(begin, end - begin);
+                if (!library.empty() && file_name(library) != own_name) preload.append(":").append(library);
+                begin = end + 1;
+            }
+        } else if (const char* nvtx_library = value_of(*entry, kNvtxVariable)) {
+            injected = nvtx_library;
+        } else if (const char* nvtx_chain = value_of(*entry, kNvtxChainVariable)) {
+            chained = nvtx_chain;
+        } else if (value_of(*entry, wire::kSessionVariable) == nullptr) {
             environment.emplace_back(*entry);
         }
     }
+    if (file_name(injected) == own_name) injected = chained;
     environment.push_back(std::move(preload));
-    environment.push_back(std::string(wire::kSessionVariable) + "=" + session);
+    environment.push_back(variable(wire::kSessionVariable, session));
+    if (nvtx) environment.push_back(variable(kNvtxVariable, shim));
+    if (!injected.empty())
+        environment.push_back(variable(nvtx ? kNvtxChainVariable : kNvtxVariable, injected));
     return environment;
 }
 

@@ -36,6 +36,22 @@ void wait(std::uint64_t ns) {
 
 std::string file_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
 
+trace::Recording recording_of(const SessionOptions& session) {
+    trace::Recording recording;
+    recording.set_touches(session.record_touches);
+    recording.set_calls(session.record_calls);
+    if (session.stack_bytes != UINT64_MAX) recording.set_stack_bytes(session.stack_bytes);
+    recording.set_stack_failures(session.stack_failures);
+    recording.set_probe_on_oom(session.probe_on_oom);
+    if (session.probe_on_oom) {
+        recording.set_probe_ns(session.probe_ns);
+        recording.set_probe_bytes(session.probe_bytes);
+    }
+    if (session.sample_ns != UINT64_MAX) recording.set_sample_ns(session.sample_ns);
+    if (session.sample_bytes != UINT64_MAX) recording.set_sample_bytes(session.sample_bytes);
+    return recording;
+}
+
 trace::Session describe(const RecordOptions& options, const ClockPair& start, wire::Clock clock) {
     trace::Session session;
     session.set_collector_version(FRAGSCOPE_VERSION);
@@ -48,6 +64,7 @@ trace::Session describe(const RecordOptions& options, const ClockPair& start, wi
     const std::uint64_t since = monotonic_ns() - start.ns;
     session.set_start_unix_ns(unix_ns() - since);
     for (const std::string& word : options.program) session.add_command_line(to_utf8(word));
+    *session.mutable_recording() = recording_of(options.session);
     session.set_clock(clock == wire::Clock::kTsc ? "tsc" : "monotonic");
     return session;
 }
@@ -112,7 +129,7 @@ RecordOutcome record(const RecordOptions& options, const std::function<void(cons
     // The program's process is there before the file, whose name has its number; the program is not: where
     // the file cannot be, it never runs.
     if (const int error = launcher.prepare(program.path, options.program,
-                                           traced_environment(options.shim, session.host->name()));
+                                           traced_environment(options.shim, session.host->name(), options.nvtx));
         error != 0)
         return refuse(kOwnTrouble, fmt::format("cannot make a process: {}", std::strerror(error)));
     const bool named = !options.output.empty();
@@ -158,7 +175,8 @@ RecordOutcome record(const RecordOptions& options, const std::function<void(cons
                 launcher.forget_signals();
             }
         }
-        const std::size_t taken = drain.poll();
+        // Where the disk does not keep up, the rings fill up, and what then happens is what --on-full says.
+        const std::size_t taken = writer.backlogged() ? 0 : drain.poll();
         if (outcome.program && (drain.processes_attached() == 0 || monotonic_ns() >= linger_until ||
                                 launcher.last_signal() != 0))
             break;
@@ -167,6 +185,7 @@ RecordOutcome record(const RecordOptions& options, const std::function<void(cons
     }
     session.host->close();
     drain.finish();
+    writer.settle();
 
     outcome.still_running = drain.processes_attached();
     outcome.processes = drain.processes_seen();

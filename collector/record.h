@@ -20,6 +20,7 @@ struct RecordOptions {
     std::string output;
     bool replace_output = false;
     std::string shim;  // path of libfragscope.so
+    bool nvtx = true;  // have the program's NVTX calls come to the shim
     SessionOptions session;
     std::uint64_t linger_ns = 1'000'000'000;  // how long to go on for processes that outlive the program
 };

@@ -15,6 +15,8 @@
 #include <new>
 #include <random>
 
+#include "collector/liveness.h"
+
 namespace fragscope::collector {
 
 namespace ipc = boost::interprocess;
@@ -42,10 +44,18 @@ std::string in_mib(std::uint64_t bytes) {
     return fmt::format("{:.0f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
-// "/fragscope-<pid>-<random>": the number lets a later collector see whether the owner is still there.
+// "/fragscope-<pid>-<start time>-<random>": the first two let a later collector see whether the owner is still there.
 std::string new_name() {
     std::random_device random;
-    return fmt::format("/{}{}-{:08x}{:08x}", kNamePrefix, ::getpid(), random(), random());
+    return fmt::format("/{}{}-{}-{:08x}{:08x}", kNamePrefix, ::getpid(), process_start_time(::getpid()), random(),
+                       random());
+}
+
+// Another process may have been given the number since.
+bool may_run(int pid, unsigned long long start_time) {
+    if (::kill(pid, 0) != 0 && errno == ESRCH) return false;
+    const std::uint64_t seen = process_start_time(pid);
+    return seen == 0 || start_time == 0 || seen == start_time;
 }
 
 }  // namespace
@@ -160,8 +170,9 @@ int remove_stale_sessions(const std::string& directory) {
     int removed = 0;
     while (const dirent* entry = ::readdir(listing)) {
         int pid = 0;
-        if (std::sscanf(entry->d_name, "fragscope-%d-", &pid) != 1 || pid <= 0) continue;
-        if (::kill(pid, 0) == 0 || errno != ESRCH) continue;
+        unsigned long long start_time = 0;
+        if (std::sscanf(entry->d_name, "fragscope-%d-%llu-", &pid, &start_time) != 2 || pid <= 0) continue;
+        if (may_run(pid, start_time)) continue;
         const int fd =
             ::openat(::dirfd(listing), entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
         if (fd < 0) continue;

@@ -9,13 +9,13 @@ TextAssembly::Took TextAssembly::take(const wire::TextRecord& part) {
                       part.text_kind <= wire::TextKind::kThreadName;
     const bool continues =
         first || (next_part_ != 0 && part.part == next_part_ && part.text_kind == text_.kind &&
-                  part.subject == text_.subject && part.total_bytes == total_);
+                  part.subject == text_.subject && part.id == text_.id && part.total_bytes == total_);
     if (!fits || !continues) {
         next_part_ = 0;
         return Took::kRefused;
     }
     if (first) {
-        text_ = {part.text_kind, part.subject, {}};
+        text_ = {part.text_kind, part.subject, part.id, {}};
         total_ = part.total_bytes;
     }
     if (text_.text.size() + part.part_bytes > total_ || (part.part_bytes == 0 && total_ != 0)) {

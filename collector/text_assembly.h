@@ -13,7 +13,8 @@ namespace fragscope::collector {
 struct Text {
     wire::TextKind kind;
     std::uint16_t subject;
-    std::string text;
+    std::uint32_t id;  // see wire::TextKind
+    std::string text;  // of some kinds a payload that is no text at all
 };
 
 class TextAssembly {

@@ -1,52 +1,32 @@
 #include "collector/trace_writer.h"
 
-#include <fmt/format.h>
-#include <zstd.h>
+#include <signal.h>
 
-#include <algorithm>
-#include <cstring>
+#include <utility>
+
+#include "proto/chunk.h"
 
 namespace fragscope::collector {
 
 namespace {
 
-// Rows of all processes together; 88 bytes each.
 // Fewer than the format allows: what a full disk, a kill or a damaged byte costs is one batch. Batches as
 // large as the format allows make the file 4 % (random sizes) to 16 % (repeating iterations) smaller: see bench_trace.
 constexpr std::size_t kRowsPerBatch = trace::kMaxEventsPerBatch / 4;
-constexpr std::size_t kMaxRowsHeld = 4 * trace::kMaxEventsPerBatch;
-// Of the sink's reserve, for all that is written after it refused a chunk except the very last one.
-constexpr std::uint64_t kLastWordsBytes = 48 * 1024;
-constexpr int kCompressionLevel = 1;  // 3 is not smaller on traces, and slower
+// Rows of all processes together that gather; 80 bytes each.
+constexpr std::size_t kMaxRowsGathered = 4 * trace::kMaxEventsPerBatch;
+// So much of a process's names gathers before it is written; with one more, of a few KiB, it fits into a chunk.
+constexpr std::size_t kMaxNamesBytes = 256 * 1024;
+constexpr std::size_t kMaxSpareRows = 8;
 
-// Difference to the value before, in two's complement: wraps, and the reader wraps back.
-class Delta {
-  public:
-    std::int64_t operator()(std::uint64_t value) {
-        const std::uint64_t difference = value - before_;
-        before_ = value;
-        return static_cast<std::int64_t>(difference);
-    }
-
-  private:
-    std::uint64_t before_ = 0;
-};
-
-template <typename Column, typename Rows, typename Value>
-void fill_column(Column* column, const Rows& rows, Value&& value) {
-    column->Clear();
-    if (std::all_of(rows.begin(), rows.end(), [&](const EventRow& row) { return value(row) == 0; })) return;
-    column->Reserve(static_cast<int>(rows.size()));
-    for (const EventRow& row : rows) column->AddAlreadyReserved(value(row));
-}
-
-template <typename Column, typename Rows>
-void fill_delta_column(Column* column, const Rows& rows, std::uint64_t EventRow::*field) {
-    column->Clear();
-    if (std::all_of(rows.begin(), rows.end(), [&](const EventRow& row) { return row.*field == 0; })) return;
-    column->Reserve(static_cast<int>(rows.size()));
-    Delta delta;
-    for (const EventRow& row : rows) column->AddAlreadyReserved(delta(row.*field));
+// Only a damaged process says so much of itself that it does not fit; which process it is, and how it ended, is kept.
+void cut_to_a_chunk(trace::Process& process) {
+    constexpr std::size_t kRoom = trace::kMaxRawOtherBytes - 64;
+    if (process.ByteSizeLong() <= kRoom) return;
+    for (trace::Device& device : *process.mutable_devices()) device.clear_attributes();
+    process.clear_hooks_missing();
+    process.clear_thread_names();
+    if (process.ByteSizeLong() > kRoom) process.clear_devices();
 }
 
 }  // namespace
@@ -55,146 +35,167 @@ bool is_program_failure(std::uint16_t result, std::uint16_t flags) {
     return result != 0 && (flags & (wire::kByShim | wire::kContinued | wire::kSnapshot)) == 0;
 }
 
-bool TraceWriter::begin(const trace::Session& session) {
-    trace::FileHeader header{};
-    std::memcpy(header.magic, trace::kFileMagic, sizeof header.magic);
-    header.version = trace::kFormatVersion;
-    header.header_bytes = sizeof header;
-    header.checksum = trace::file_checksum(header);
-    if (!sink_.append(std::as_bytes(std::span(&header, 1)), Room::kOrdinary)) {
-        stopped_ = true;
-        return false;
+TraceWriter::~TraceWriter() {
+    if (!thread_.joinable()) return;
+    {
+        const std::lock_guard lock(mutex_);
+        jobs_.clear();
+        leave_ = true;
     }
-    trace::Chunk chunk;
-    *chunk.mutable_session() = session;
-    return write(trace::ChunkKind::kSession, chunk, Room::kOrdinary);
+    wake_.notify_one();
+    thread_.join();
 }
 
-bool TraceWriter::write(trace::ChunkKind kind, const trace::Chunk& chunk, Room room) {
-    if (stopped_ && room == Room::kOrdinary) return false;
-    raw_.clear();
-    if (!chunk.SerializeToString(&raw_) || raw_.size() > trace::max_raw_bytes(kind)) return false;
-    constexpr std::size_t kHeader = sizeof(trace::ChunkHeader);
-    stored_.resize(kHeader + std::max(ZSTD_compressBound(raw_.size()), raw_.size()));
-    std::size_t stored_bytes = ZSTD_compress(stored_.data() + kHeader, stored_.size() - kHeader, raw_.data(),
-                                             raw_.size(), kCompressionLevel);
-    const std::uint64_t events = chunk.has_events() ? chunk.events().count() : 0;
-    if (ZSTD_isError(stored_bytes) != 0 || stored_bytes >= raw_.size() ||
-        raw_.size() > trace::max_raw_bytes_of_stored(stored_bytes) ||
-        events > trace::max_events_of_stored(stored_bytes)) {
-        std::memcpy(stored_.data() + kHeader, raw_.data(), raw_.size());
-        stored_bytes = raw_.size();
-    }
-    trace::ChunkHeader header{};
-    header.magic = trace::kChunkMagic;
-    header.version = static_cast<std::uint16_t>(trace::kFormatVersion);
-    header.kind = kind;
-    header.stored_bytes = static_cast<std::uint32_t>(stored_bytes);
-    header.raw_bytes = static_cast<std::uint32_t>(raw_.size());
-    header.number = chunks_;
-    header.checksum = trace::chunk_checksum(header, std::span(stored_).subspan(kHeader, stored_bytes));
-    std::memcpy(stored_.data(), &header, kHeader);
-    if (stopped_ && kind != trace::ChunkKind::kEnd) {
-        if (last_words_ + kHeader + stored_bytes > kLastWordsBytes) return false;
-        last_words_ += kHeader + stored_bytes;
-    }
-    if (!sink_.append(std::span(stored_).first(kHeader + stored_bytes), room)) {
+bool TraceWriter::begin(const trace::Session& session) {
+    if (!chunks_.begin(session)) {
         stopped_ = true;
         return false;
     }
-    ++chunks_;
+    // Signals are for the thread that began: they end its waiting.
+    sigset_t all;
+    sigset_t before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this] { work(); });
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return true;
 }
 
+void TraceWriter::post(Job job) {
+    rows_waiting_.fetch_add(job.rows.size(), std::memory_order_relaxed);
+    {
+        const std::lock_guard lock(mutex_);
+        jobs_.push_back(std::move(job));
+    }
+    wake_.notify_one();
+}
+
+void TraceWriter::work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        wake_.wait(lock, [this] { return leave_ || !jobs_.empty(); });
+        if (leave_) return;
+        Job job = std::move(jobs_.front());
+        jobs_.pop_front();
+        busy_ = true;
+        lock.unlock();
+        const std::size_t rows = job.rows.size();
+        carry_out(job);
+        stopped_.store(chunks_.stopped(), std::memory_order_relaxed);
+        rows_waiting_.fetch_sub(rows, std::memory_order_relaxed);
+        job.rows.clear();
+        lock.lock();
+        if (job.rows.capacity() != 0 && spare_rows_.size() < kMaxSpareRows)
+            spare_rows_.push_back(std::move(job.rows));
+        busy_ = false;
+        if (jobs_.empty()) settled_.notify_all();
+    }
+}
+
+void TraceWriter::carry_out(Job& job) {
+    switch (job.what) {
+        case Job::What::kMessage:
+            chunks_.message(job.chunk, false);
+            return;
+        case Job::What::kLastWords:
+            chunks_.message(job.chunk, true);
+            return;
+        case Job::What::kFunction:
+            chunks_.name_function(job.process, job.function, std::move(job.name));
+            return;
+        case Job::What::kEvents:
+            chunks_.events(job.process, job.rows, job.complete_below);
+            return;
+        case Job::What::kForget:
+            chunks_.forget(job.process);
+            return;
+        case Job::What::kEnd:
+            chunks_.end(std::move(job.chunk));
+            return;
+    }
+}
+
+void TraceWriter::settle() {
+    std::unique_lock lock(mutex_);
+    settled_.wait(lock, [this] { return jobs_.empty() && !busy_; });
+}
+
 void TraceWriter::process(const trace::Process& process) {
-    trace::Chunk chunk;
-    *chunk.mutable_process() = process;
     // How a process ended is part of the last words.
-    write(trace::ChunkKind::kProcess, chunk, process.ended_how().empty() ? Room::kOrdinary : Room::kReserve);
+    Job job{process.ended_how().empty() ? Job::What::kMessage : Job::What::kLastWords};
+    *job.chunk.mutable_process() = process;
+    cut_to_a_chunk(*job.chunk.mutable_process());
+    post(std::move(job));
 }
 
 void TraceWriter::loss(const trace::Loss& loss) {
-    trace::Chunk chunk;
-    *chunk.mutable_loss() = loss;
-    write(trace::ChunkKind::kLoss, chunk, stopped_ ? Room::kReserve : Room::kOrdinary);
+    Job job{Job::What::kMessage};
+    *job.chunk.mutable_loss() = loss;
+    post(std::move(job));
+}
+
+void TraceWriter::names(std::uint32_t process, const trace::Names& names) {
+    if (stopped()) return;
+    Batch& batch = batches_[process];
+    trace::Names& gathered = *batch.names.mutable_names();
+    gathered.MergeFrom(names);
+    gathered.set_process(process);
+    batch.names_bytes += names.ByteSizeLong();
+    if (batch.names_bytes >= kMaxNamesBytes) post_names(batch);
+}
+
+void TraceWriter::post_names(Batch& batch) {
+    if (batch.names_bytes == 0) return;
+    Job job{Job::What::kMessage};
+    job.chunk.Swap(&batch.names);
+    batch.names_bytes = 0;
+    post(std::move(job));
 }
 
 void TraceWriter::name_function(std::uint32_t process, std::uint16_t function, std::string name) {
-    batches_[process].names[function] = std::move(name);
+    Job job{Job::What::kFunction};
+    job.process = process;
+    job.function = function;
+    job.name = std::move(name);
+    post(std::move(job));
 }
 
 void TraceWriter::event(std::uint32_t process, const EventRow& row) {
     if (is_program_failure(row.result, row.flags)) ++failures_;
-    if (stopped_) {
-        ++events_lost_;
+    if (stopped()) {
+        ++events_passed_over_;
         return;
     }
     Batch& batch = batches_[process];
+    if (batch.rows.capacity() == 0) batch.rows = empty_rows();
     batch.rows.push_back(row);
-    ++rows_held_;
+    ++rows_gathered_;
     if (batch.rows.size() >= kRowsPerBatch)
         flush(process);
-    else if (rows_held_ >= kMaxRowsHeld)
+    else if (rows_gathered_ >= kMaxRowsGathered)
         flush_all();
 }
 
-void TraceWriter::fill(const Batch& batch, std::uint32_t process) {
-    const std::vector<EventRow>& rows = batch.rows;
-    trace::EventBatch& out = *events_chunk_.mutable_events();
-    out.set_process(process);
-    out.set_count(static_cast<std::uint32_t>(rows.size()));
-    out.set_complete_below(batch.complete_below);
-
-    std::unordered_map<std::uint16_t, std::uint32_t> functions;
-    std::unordered_map<std::int32_t, std::uint32_t> threads;
-    out.clear_function_names();
-    out.clear_thread_ids();
-    for (const EventRow& row : rows) {
-        if (functions.try_emplace(row.function, static_cast<std::uint32_t>(functions.size())).second) {
-            const auto name = batch.names.find(row.function);
-            out.add_function_names(name != batch.names.end() ? name->second
-                                                             : fmt::format("function {}", row.function));
-        }
-        if (threads.try_emplace(row.thread, static_cast<std::uint32_t>(threads.size())).second)
-            out.add_thread_ids(row.thread);
-    }
-    fill_delta_column(out.mutable_sequence(), rows, &EventRow::sequence);
-    fill_delta_column(out.mutable_start_ns(), rows, &EventRow::start_ns);
-    fill_column(out.mutable_duration_ns(), rows, [](const EventRow& r) { return r.duration_ns; });
-    fill_column(out.mutable_kind(), rows,
-                [](const EventRow& r) { return static_cast<std::uint32_t>(r.kind); });
-    fill_column(out.mutable_function(), rows,
-                [&](const EventRow& r) { return functions.find(r.function)->second; });
-    fill_column(out.mutable_thread(), rows,
-                [&](const EventRow& r) { return threads.find(r.thread)->second; });
-    fill_column(out.mutable_result(), rows, [](const EventRow& r) { return std::uint32_t{r.result}; });
-    fill_column(out.mutable_device(), rows,
-                [](const EventRow& r) { return r.device == wire::kDeviceUnknown ? 0u : r.device + 1u; });
-    fill_column(out.mutable_flags(), rows, [](const EventRow& r) { return std::uint32_t{r.flags}; });
-    fill_column(out.mutable_stack(), rows, [](const EventRow& r) { return r.stack; });
-    fill_delta_column(out.mutable_address(), rows, &EventRow::address);
-    fill_delta_column(out.mutable_bytes(), rows, &EventRow::bytes);
-    fill_delta_column(out.mutable_object(), rows, &EventRow::object);
-    fill_delta_column(out.mutable_extra(), rows, &EventRow::extra);
+std::vector<EventRow> TraceWriter::empty_rows() {
+    const std::lock_guard lock(mutex_);
+    if (spare_rows_.empty()) return {};
+    std::vector<EventRow> rows = std::move(spare_rows_.back());
+    spare_rows_.pop_back();
+    return rows;
 }
 
 void TraceWriter::flush(std::uint32_t process) {
     const auto found = batches_.find(process);
-    if (found == batches_.end() || found->second.rows.empty()) return;
+    if (found == batches_.end()) return;
     Batch& batch = found->second;
-    // Late arrivals stand after what overtook them; inside a batch the order is restored here, across batches
-    // by readers.
-    const auto by_sequence = [](const EventRow& a, const EventRow& b) { return a.sequence < b.sequence; };
-    if (!std::is_sorted(batch.rows.begin(), batch.rows.end(), by_sequence))
-        std::stable_sort(batch.rows.begin(), batch.rows.end(), by_sequence);
-    fill(batch, process);
-    const std::size_t count = batch.rows.size();
-    if (write(trace::ChunkKind::kEvents, events_chunk_, Room::kOrdinary))
-        events_written_ += count;
-    else
-        events_lost_ += count;
-    rows_held_ -= count;
-    batch.rows.clear();
+    post_names(batch);
+    if (batch.rows.empty()) return;
+    rows_gathered_ -= batch.rows.size();
+    Job job{Job::What::kEvents};
+    job.process = process;
+    job.complete_below = batch.complete_below;
+    job.rows = std::exchange(batch.rows, {});
+    post(std::move(job));
 }
 
 void TraceWriter::flush_all() {
@@ -204,17 +205,19 @@ void TraceWriter::flush_all() {
 void TraceWriter::forget(std::uint32_t process) {
     flush(process);
     batches_.erase(process);
+    Job job{Job::What::kForget};
+    job.process = process;
+    post(std::move(job));
 }
 
 void TraceWriter::end(trace::SessionEnd end) {
     flush_all();
-    end.set_events(events_written_);
     end.set_failures(failures_);
-    end.set_events_not_written(events_lost_);
-    trace::Chunk chunk;
-    *chunk.mutable_end() = end;
-    write(trace::ChunkKind::kEnd, chunk, Room::kReserve);
-    sink_.finish();
+    end.set_events_not_written(events_passed_over_);
+    Job job{Job::What::kEnd};
+    *job.chunk.mutable_end() = std::move(end);
+    post(std::move(job));
+    settle();
 }
 
 }  // namespace fragscope::collector

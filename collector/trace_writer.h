@@ -1,52 +1,50 @@
-// Writes a trace: messages in, chunks out to a sink. Events of each process gather in rows and leave as
-// columns. Memory is bounded by the batch limits, whatever comes in. Once the sink refuses a chunk the writer
-// only counts.
+// Writes a trace: messages and events in, a file out. What comes in only gathers here; a thread of its own encodes,
+// compresses and writes it, so that who drains the rings never waits for the disk.
+//
+// Everything reaches the file in the order in which it came, except that the events and the names of a process gather in
+// batches; names stand before the events that came after them. All functions are for one thread, the same for all calls.
+// Memory: what gathers and waits is bounded where the caller keeps to backlogged(). Once the sink refuses a chunk the
+// writer only counts.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "collector/chunk_writer.h"
 #include "collector/sink.h"
-#include "proto/chunk.h"
 #include "proto/trace.pb.h"
-#include "proto/wire.h"
 
 namespace fragscope::collector {
 
-// One event on its way into the file.
-struct EventRow {
-    std::uint64_t sequence = 0;
-    std::uint64_t start_ns = 0;
-    std::uint64_t duration_ns = 0;
-    std::uint64_t address = 0;
-    std::uint64_t bytes = 0;
-    std::uint64_t object = 0;
-    std::uint64_t extra = 0;
-    std::int32_t thread = 0;
-    std::uint32_t stack = 0;
-    std::uint16_t function = 0;  // the shim's number, see name_function()
-    std::uint16_t result = 0;
-    std::uint16_t flags = 0;
-    wire::Kind kind = wire::Kind::kNone;
-    std::uint8_t device = wire::kDeviceUnknown;
-};
+// So many events wait for the disk at most before the caller should bring no more: 80 MiB.
+inline constexpr std::size_t kMaxRowsWaiting = std::size_t{1} << 20;
 
 class TraceWriter {
   public:
-    explicit TraceWriter(Sink& sink) : sink_(sink) {}
+    explicit TraceWriter(Sink& sink) : chunks_(sink) {}
+    ~TraceWriter();  // without end(): what waits is dropped
+    TraceWriter(const TraceWriter&) = delete;
+    TraceWriter& operator=(const TraceWriter&) = delete;
 
-    // The file header and the first chunk. False: the sink refused.
+    // Writes the file header and the first chunk, at once. False: the sink refused, and nothing more may be called.
     bool begin(const trace::Session& session);
     void process(const trace::Process& process);
     void loss(const trace::Loss& loss);
-    // A name holds for all batches that are written after it is known.
+    // Gathers as events do.
+    void names(std::uint32_t process, const trace::Names& names);
+    // A name holds for all events that are flushed after it is known.
     void name_function(std::uint32_t process, std::uint16_t function, std::string name);
     void event(std::uint32_t process, const EventRow& row);
 
-    // Writes what has gathered. `complete_below` as in trace::EventBatch.
+    // Hands over what has gathered. `complete_below` as in trace::EventBatch.
     void set_complete_below(std::uint32_t process, std::uint64_t sequence) {
         batches_[process].complete_below = sequence;
     }
@@ -54,35 +52,59 @@ class TraceWriter {
     void flush_all();
     // No more events of this process: its memory is freed.
     void forget(std::uint32_t process);
-    // The last chunk; fills in what the writer counted (events, failures, events_not_written).
+    // True: the disk does not keep up. Bring no more events for now.
+    bool backlogged() const { return rows_waiting_.load(std::memory_order_relaxed) >= kMaxRowsWaiting; }
+    // Returns when everything that was handed over is written or refused. Until the next call the sink is at rest.
+    void settle();
+    // The last chunk; fills in what was counted (events, failures, events_not_written). Settles.
     void end(trace::SessionEnd end);
 
-    bool stopped() const { return stopped_; }  // the sink refused; everything since is only counted
-    std::uint64_t events_written() const { return events_written_; }
+    bool stopped() const { return stopped_.load(std::memory_order_relaxed); }  // the sink refused
+    // Of the file as it is: settle first.
+    std::uint64_t events_written() const { return chunks_.events_written(); }
+    std::uint64_t events_not_written() const { return chunks_.events_lost() + events_passed_over_; }
     std::uint64_t failures_seen() const { return failures_; }
-    std::uint64_t events_not_written() const { return events_lost_; }
 
   private:
     struct Batch {
         std::vector<EventRow> rows;
-        std::unordered_map<std::uint16_t, std::string> names;
+        trace::Chunk names;  // those that came since the last flush
+        std::size_t names_bytes = 0;
         std::uint64_t complete_below = 0;
     };
-    bool write(trace::ChunkKind kind, const trace::Chunk& chunk, Room room);
-    void fill(const Batch& batch, std::uint32_t process);
+    // What the writing thread does next, in this order.
+    struct Job {
+        enum class What { kMessage, kLastWords, kFunction, kEvents, kForget, kEnd };
+        What what;
+        std::uint32_t process = 0;
+        std::uint16_t function = 0;
+        std::uint64_t complete_below = 0;
+        std::string name;
+        trace::Chunk chunk;
+        std::vector<EventRow> rows;
+    };
+    void post(Job job);
+    void post_names(Batch& batch);
+    void work();
+    void carry_out(Job& job);
+    std::vector<EventRow> empty_rows();
 
-    Sink& sink_;
+    ChunkWriter chunks_;  // the writing thread's, while it is not at rest
     std::unordered_map<std::uint32_t, Batch> batches_;
-    std::size_t rows_held_ = 0;
-    std::uint64_t chunks_ = 0;
-    bool stopped_ = false;
-    std::uint64_t last_words_ = 0;  // bytes written since then
-    std::uint64_t events_written_ = 0;
-    std::uint64_t events_lost_ = 0;
+    std::size_t rows_gathered_ = 0;
     std::uint64_t failures_ = 0;
-    trace::Chunk events_chunk_;  // kept, so that its columns keep their memory
-    std::string raw_;
-    std::vector<std::byte> stored_;
+    std::uint64_t events_passed_over_ = 0;  // after the sink had refused a chunk
+
+    std::thread thread_;
+    std::atomic<bool> stopped_{false};
+    std::atomic<std::size_t> rows_waiting_{0};
+    std::mutex mutex_;  // of all below
+    std::condition_variable wake_;
+    std::condition_variable settled_;
+    std::deque<Job> jobs_;
+    std::vector<std::vector<EventRow>> spare_rows_;  // their memory is used again
+    bool busy_ = false;
+    bool leave_ = false;
 };
 
 // A failed call of the program itself; what the shim asked by itself and further records of one call do not

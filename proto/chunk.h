@@ -55,7 +55,10 @@ inline constexpr std::uint32_t kMaxEventsPerBatch = 1u << 16;
 inline constexpr std::uint32_t kMaxRawEventBytes = 16u << 20;
 inline constexpr std::uint32_t kMaxRawOtherBytes = 1u << 20;
 inline constexpr std::uint32_t kMaxProcesses = 1u << 16;
-inline constexpr std::uint32_t kMaxModules = 1u << 16;  // numbers of one process, from 1
+// Numbers of one process, from 1 to below these.
+inline constexpr std::uint32_t kMaxModules = 1u << 16;
+inline constexpr std::uint32_t kMaxTexts = 1u << 20;
+inline constexpr std::uint32_t kMaxStacks = 1u << 22;
 constexpr std::uint32_t max_raw_bytes(ChunkKind kind) {
     return kind == ChunkKind::kEvents ? kMaxRawEventBytes : kMaxRawOtherBytes;
 }

@@ -66,6 +66,7 @@ std::vector<std::string> flag_names(std::uint16_t flags) {
         {wire::kNoContext, "no_context"},
         {wire::kPerThreadStream, "per_thread_stream"},
         {wire::kSnapshot, "snapshot"},
+        {wire::kSample, "sample"},
         {wire::kDurationFull, "duration_at_least"},
     };
     std::vector<std::string> out;

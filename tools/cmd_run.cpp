@@ -24,6 +24,11 @@ namespace {
 constexpr int kOwnTrouble = 125;
 constexpr std::uint64_t kMaxWaitNs = 10'000'000'000;
 constexpr int kMaxLingerS = 1'000'000;
+constexpr std::uint64_t kMinSampleNs = 1'000'000;
+constexpr std::uint64_t kDefaultProbeNs = 200'000'000;
+constexpr std::uint64_t kDefaultProbeBytes = std::uint64_t{64} << 30;
+constexpr char kDefaultStacks[] = "1MiB";
+constexpr char kDefaultSample[] = "every:100ms,bytes:64MiB";
 
 // Where the shim lies beside this executable: in a build folder, or installed.
 std::string find_shim() {
@@ -82,6 +87,58 @@ std::optional<std::uint64_t> parse_on_full(const std::string& text) {
     return parse_duration(text.substr(5));
 }
 
+// "off", "failures", "all" or a size. False: it is none of them.
+bool parse_stacks(const std::string& text, collector::SessionOptions& session) {
+    session.stack_bytes = UINT64_MAX;
+    session.stack_failures = text != "off";
+    if (text == "off" || text == "failures") return true;
+    const std::optional<std::uint64_t> bytes = text == "all" ? 0 : parse_size(text);
+    if (!bytes || *bytes == UINT64_MAX) return false;
+    session.stack_bytes = *bytes;
+    return true;
+}
+
+// "off", or "every:TIME" and "bytes:SIZE", one of them or both with a comma between. False: it is not that.
+bool parse_sample(const std::string& text, collector::SessionOptions& session) {
+    session.sample_ns = session.sample_bytes = UINT64_MAX;
+    if (text == "off") return true;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        const std::string part = text.substr(begin, end - begin);
+        const std::size_t colon = std::min(part.find(':'), part.size());
+        const std::string value = part.substr(std::min(colon + 1, part.size()));
+        begin = end + 1;
+        if (part.substr(0, colon) == "every" && session.sample_ns == UINT64_MAX) {
+            const std::optional<std::uint64_t> ns = parse_duration(value);
+            if (!ns || *ns < kMinSampleNs) return false;
+            session.sample_ns = *ns;
+        } else if (part.substr(0, colon) == "bytes" && session.sample_bytes == UINT64_MAX) {
+            const std::optional<std::uint64_t> bytes = parse_size(value);
+            if (!bytes || *bytes == 0 || *bytes == UINT64_MAX) return false;
+            session.sample_bytes = *bytes;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+// "", "TIME" or "TIME,SIZE" behind --probe-on-oom. False: it is none of them.
+bool parse_probe(const std::string& text, collector::SessionOptions& session) {
+    session.probe_on_oom = true;
+    session.probe_ns = kDefaultProbeNs;
+    session.probe_bytes = kDefaultProbeBytes;
+    if (text.empty()) return true;
+    const std::size_t comma = text.find(',');
+    const std::optional<std::uint64_t> ns = parse_duration(text.substr(0, comma));
+    const std::optional<std::uint64_t> bytes =
+        comma == std::string::npos ? kDefaultProbeBytes : parse_size(text.substr(comma + 1));
+    if (!ns || *ns == 0 || !bytes || *bytes == 0) return false;
+    session.probe_ns = *ns;
+    session.probe_bytes = *bytes;
+    return true;
+}
+
 // One line, where no process attached: why, as far as is known, and where that stands.
 std::string nothing_recorded(const collector::RecordOutcome& o) {
     std::string line = o.warnings.empty() ? "Nothing was recorded." : o.warnings.front();
@@ -133,6 +190,10 @@ int cmd_run(int argc, char** argv) {
     std::string buffer;
     std::string on_full = "wait:5ms";
     double linger_s = 1.0;
+    std::string stacks = kDefaultStacks;
+    std::string sample = kDefaultSample;
+    std::string probe;
+    bool no_nvtx = false;
     bool no_touches = false;
     bool quiet = false;
     app.add_option("-o,--output", options.output,
@@ -154,6 +215,27 @@ int cmd_run(int argc, char** argv) {
                    "how long to go on recording processes that outlive the\n"
                    "program (default 1)")
         ->type_name("SECONDS");
+    app.add_option("--stacks", stacks,
+                   "call stacks of which allocations: SIZE, those of at least\n"
+                   "SIZE and those that fail; failures; all; off (default 1MiB)")
+        ->type_name("WHICH");
+    app.add_option("--sample", sample,
+                   "ask the driver what it says is free: every:TIME, at most so\n"
+                   "often; bytes:SIZE, when so much was allocated or freed since;\n"
+                   "both with a comma between; off (default\n"
+                   "every:100ms,bytes:64MiB). It is asked inside calls of the\n"
+                   "program, never while one of its streams is captured")
+        ->type_name("WHEN");
+    CLI::Option* probe_option =
+        app.add_flag("--probe-on-oom", probe,
+                     "--probe-on-oom[=TIME[,SIZE]]: when an allocation failed, try\n"
+                     "how much each mechanism would still have given. The program\n"
+                     "waits for TIME at most at each such failure, and up to SIZE is\n"
+                     "held meanwhile, so that other threads and processes may be\n"
+                     "refused (200ms and 64GiB if not said; default: not tried)");
+    app.add_flag("--calls", options.session.record_calls,
+                 "record launches, copies, memsets and questions as calls too");
+    app.add_flag("--no-nvtx", no_nvtx, "do not record the program's NVTX ranges and marks");
     app.add_flag("--no-touches", no_touches, "do not record which memory copies and memsets write");
     app.add_option("--shim", options.shim,
                    "the recorder to preload (default: the libfragscope.so that\n"
@@ -195,6 +277,23 @@ int cmd_run(int argc, char** argv) {
             fmt::format("--on-full {}: expected drop or wait:TIME, such as wait:5ms, at most 10s", on_full));
         return kWrongUsage;
     }
+    if (!parse_stacks(stacks, options.session)) {
+        complain(fmt::format("--stacks {}: expected off, failures, all or a size such as 1MiB", stacks));
+        return kWrongUsage;
+    }
+    if (!parse_sample(sample, options.session)) {
+        complain(fmt::format("--sample {}: expected off, every:TIME from 1ms on, bytes:SIZE, or both with a comma "
+                             "between, such as {}",
+                             sample, kDefaultSample));
+        return kWrongUsage;
+    }
+    // CLI11 calls a flag without a value "true".
+    if (probe_option->count() != 0 && !parse_probe(probe == "true" ? "" : probe, options.session)) {
+        complain(fmt::format("--probe-on-oom={}: expected TIME or TIME,SIZE, such as 200ms,64GiB, at most 10s",
+                             probe));
+        return kWrongUsage;
+    }
+    options.nvtx = !no_nvtx;
     options.session.wait_ns = *wait_ns;
     options.session.record_touches = !no_touches;
     options.session.clock = collector::best_clock();

@@ -38,8 +38,9 @@ void merge_process(trace::Process& into, const trace::Process& later) {
 // Defines what the chunk names. Empty: taken; else what is wrong with it.
 std::string take_names(const trace::Names& chunk, ProcessNames& names) {
     for (const trace::Text& text : chunk.texts())
-        if (text.id() == 0 || !names.texts.emplace(text.id(), text.text()).second)
-            return fmt::format("text {} defined a second time, or without a number", text.id());
+        if (text.id() == 0 || text.id() >= trace::kMaxTexts ||
+            !names.texts.emplace(text.id(), text.text()).second)
+            return fmt::format("text {}, expected a new one from 1 to {}", text.id(), trace::kMaxTexts - 1);
     for (const trace::CodeModule& module : chunk.modules())
         if (module.id() == 0 || module.id() >= trace::kMaxModules ||
             !names.modules.emplace(module.id(), module).second)
@@ -49,8 +50,10 @@ std::string take_names(const trace::Names& chunk, ProcessNames& names) {
         if (stack.frames_size() > static_cast<int>(wire::kMaxFrames))
             return fmt::format("a call stack of {} frames, expected at most {}", stack.frames_size(),
                                wire::kMaxFrames);
-        if (stack.id() == 0 || !names.stacks.emplace(stack.id(), stack).second)
-            return fmt::format("call stack {} defined a second time, or without a number", stack.id());
+        if (stack.id() == 0 || stack.id() >= trace::kMaxStacks ||
+            !names.stacks.emplace(stack.id(), stack).second)
+            return fmt::format("call stack {}, expected a new one from 1 to {}", stack.id(),
+                               trace::kMaxStacks - 1);
     }
     return "";
 }

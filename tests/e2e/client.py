@@ -13,6 +13,8 @@ closeall    every descriptor from 3 on
 closed      prints which of the descriptors 0, 1, 2 are closed
 fork:A,B    a child that does A and B; the parent waits for it
 orphan:A,B  a child that does A and B; the parent does not wait
+threads:N   N threads, one after the other, each with one cuMemAlloc and cuMemFree
+together:N  N threads that are there at the same time, each with one cuMemAlloc and cuMemFree
 exec:A,B    becomes a new client that does A and B
 exit:N, kill:N
 """
@@ -20,6 +22,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 
 DRIVER = []
 KEPT = []
@@ -45,6 +48,16 @@ def allocate():
     pointer = ctypes.c_uint64()
     assert driver().cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(65536)) == 0
     return pointer
+
+
+def allocate_and_free(barrier=None):
+    context = ctypes.c_void_p()
+    assert driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert driver().cuCtxSetCurrent(context) == 0
+    pointer = allocate()
+    if barrier is not None:
+        barrier.wait()
+    assert driver().cuMemFree_v2(pointer) == 0
 
 
 def child(words):
@@ -103,6 +116,20 @@ def run(words):
                 child(rest.split(","))
             if name == "fork":
                 assert os.waitpid(pid, 0)[1] == 0
+        elif name == "threads":
+            driver()
+            for _ in range(int(rest)):
+                thread = threading.Thread(target=allocate_and_free)
+                thread.start()
+                thread.join()
+        elif name == "together":
+            driver()
+            all_are_there = threading.Barrier(int(rest))
+            threads = [threading.Thread(target=allocate_and_free, args=[all_are_there]) for _ in range(int(rest))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
         elif name == "exec":
             flush()
             os.execv(sys.executable, [sys.executable, __file__, *rest.split(",")])

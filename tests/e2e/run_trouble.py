@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -398,6 +399,122 @@ def family(p):
     for q in p.processes():
         if q["ended_how"] == "still running":
             os.kill(int(q["pid"]), signal.SIGKILL)
+
+
+SHIM = str((BUILD / "interpose" / "libfragscope.so").resolve())
+
+
+def environment_of(p, *options, env=None, program=("env", "-0"), before=()):
+    p.trace.unlink(missing_ok=True)
+    result = subprocess.run([*before, *p.command(*program, options=options, program=["env"])], env=env or p.env,
+                            cwd=p.folder, capture_output=True, timeout=TIMEOUT)
+    assert result.returncode == 0, result.stderr
+    return dict(entry.split("=", 1) for entry in result.stdout.decode().rstrip("\0").split("\0"))
+
+
+@check
+def program_environment(p):
+    """The program and its children find the documented variables in their environment, and nothing else changed."""
+    session = r"/fragscope-\d+-\d+-[0-9a-f]{16}"
+    for program in (("env", "-0"), ("sh", "-c", "env -0")):
+        seen = environment_of(p, program=program)
+        plain = dict(entry.split("=", 1) for entry in subprocess.run(
+            ["env", *program], env=p.env, cwd=p.folder, capture_output=True).stdout.decode().rstrip("\0").split("\0"))
+        assert re.fullmatch(session, seen.pop("FRAGSCOPE_SESSION")), seen
+        assert seen.pop("LD_PRELOAD") == SHIM
+        assert seen.pop("NVTX_INJECTION64_PATH") == SHIM
+        assert seen == plain, (seen, plain)
+    # What was there stays, behind ours.
+    other = "/usr/lib/x86_64-linux-gnu/libdl.so.2"
+    env = {**p.env, "LD_PRELOAD": f"{other} {other}", "NVTX_INJECTION64_PATH": "/tool.so"}
+    seen = environment_of(p, env=env)
+    assert seen["LD_PRELOAD"] == f"{SHIM}:{other}:{other}", seen
+    assert (seen["NVTX_INJECTION64_PATH"], seen["FRAGSCOPE_NVTX_CHAIN"]) == (SHIM, "/tool.so"), seen
+    seen = environment_of(p, "--no-nvtx", env=env)
+    assert seen["NVTX_INJECTION64_PATH"] == "/tool.so" and "FRAGSCOPE_NVTX_CHAIN" not in seen, seen
+    assert "NVTX_INJECTION64_PATH" not in environment_of(p, "--no-nvtx")
+    # Inside another session: as in one, and the other one is not in it any more.
+    outer = [str(FRAGSCOPE), "run", "-q", "-o", str(p.folder / "outer.fst"), "--force", "--"]
+    names = []
+    for extra in ({}, {"NVTX_INJECTION64_PATH": "/tool.so"}):
+        seen = environment_of(p, env={**p.env, **extra}, before=outer)
+        assert seen["LD_PRELOAD"] == SHIM, seen
+        assert seen["NVTX_INJECTION64_PATH"] == SHIM, seen
+        assert seen.get("FRAGSCOPE_NVTX_CHAIN") == extra.get("NVTX_INJECTION64_PATH"), seen
+        names.append(seen["FRAGSCOPE_SESSION"])
+        seen = environment_of(p, "--no-nvtx", env={**p.env, **extra}, before=outer)
+        assert seen.get("NVTX_INJECTION64_PATH") == extra.get("NVTX_INJECTION64_PATH"), seen
+        assert "FRAGSCOPE_NVTX_CHAIN" not in seen, seen
+    assert len(set(names)) == 2 and all(re.fullmatch(session, name) for name in names), names
+
+
+@check
+def session_in_a_session(p):
+    """The inner one records the program; the outer one says that it saw nobody."""
+    outer = p.folder / "outer.fst"
+    result = subprocess.run([str(FRAGSCOPE), "run", "-o", str(outer), "--", *p.command("alloc:3", "exit:4")], env=p.env,
+                            cwd=p.folder, capture_output=True, timeout=TIMEOUT)
+    expect(result, 4, "recorded 1 process", "No process used the CUDA driver")
+    assert p.allocations() == 3
+    p.trace = outer
+    assert p.processes() == [] and len(p.warnings()) == 1
+
+
+@check
+def two_sessions(p):
+    """At the same time, each with a program of its own: neither sees anything of the other."""
+    running = p.start("alloc:5", "say:ready", "wait", "alloc:5")
+    assert running.stdout.readline() == b"ready\n"
+    first, p.trace = p.trace, p.folder / "second.fst"
+    expect(p.run("alloc:3"), 0, "recorded 1 process", "nothing known to be lost")
+    assert p.allocations() == 3
+    running.communicate(b"\n", timeout=TIMEOUT)
+    p.trace = first
+    assert p.allocations() == 10 and len(p.processes()) == 1
+
+
+@check
+def recording_options(p):
+    """What is asked for reaches the trace; sizes that are no such are refused in one sentence."""
+    wrong = (("--stacks=some", "--stacks some: expected off"), ("--sample=100ms", "--sample 100ms: expected off"),
+             ("--sample=every:1us", "--sample every:1us"), ("--sample=every:1s,every:2s", "--sample every:1s,every:2s"),
+             ("--sample=bytes:0", "--sample bytes:0"), ("--sample=every:1s,", "--sample every:1s,"),
+             ("--probe-on-oom=x", "--probe-on-oom=x: expected TIME"), ("--probe-on-oom=1h", "--probe-on-oom=1h"),
+             ("--probe-on-oom=1s,", "--probe-on-oom=1s,"), ("--probe-on-oom=0,1GiB", "--probe-on-oom=0,1GiB"))
+    for option, sentence in wrong:
+        expect(p.run("say:started", options=[option]), 2, sentence)
+    mib = 1 << 20
+    usual = {"touches": True, "stack_bytes": str(mib), "stack_failures": True, "sample_ns": "100000000",
+             "sample_bytes": str(64 * mib)}
+    asked = (([], {}), (["--stacks=off"], {"stack_bytes": None, "stack_failures": None}),
+             (["--stacks", "failures"], {"stack_bytes": None}), (["--stacks=all"], {"stack_bytes": "0"}),
+             (["--stacks", "4GiB"], {"stack_bytes": str(4096 * mib)}),
+             (["--sample=off"], {"sample_ns": None, "sample_bytes": None}),
+             (["--sample=bytes:1GiB"], {"sample_ns": None, "sample_bytes": str(1024 * mib)}),
+             (["--sample", "every:2s"], {"sample_ns": "2000000000", "sample_bytes": None}),
+             (["--calls", "--no-touches"], {"calls": True, "touches": None}),
+             (["--probe-on-oom"], {"probe_on_oom": True, "probe_ns": "200000000", "probe_bytes": str(65536 * mib)}),
+             (["--probe-on-oom=1s"], {"probe_on_oom": True, "probe_ns": "1000000000", "probe_bytes": str(65536 * mib)}),
+             (["--probe-on-oom=5ms,1GiB"], {"probe_on_oom": True, "probe_ns": "5000000", "probe_bytes": str(1024 * mib)}))
+    for options, changed in asked:
+        p.trace.unlink(missing_ok=True)
+        expect(p.run("alloc:1", options=options), 0)
+        session = json.loads(p.dump("--env", "--json").splitlines()[0])
+        expected = {key: value for key, value in {**usual, **changed}.items() if value is not None}
+        assert {key: str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+                for key, value in session["recording"].items()} == expected, (options, session, expected)
+
+
+@check
+def many_threads(p):
+    """Threads give their places back, so that ten thousand one after the other do with the few hundred that there are."""
+    expect(p.run("threads:10000", options=["--buffer", "8MiB"]), 0, "recorded 1 process", "nothing known to be lost")
+    events = p.events("--function", "cuMemAlloc_v2")
+    assert len(events) == 10000 and len({e["thread"] for e in events}) > 1000, len(events)
+    p.trace.unlink()
+    expect(p.run("together:300", options=["--buffer", "8MiB"]), 0, "recorded 1 process", "nothing known to be lost")
+    events = p.events("--function", "cuMemAlloc_v2")
+    assert len({e["thread"] for e in events}) == 300, len(events)
 
 
 @check

@@ -58,7 +58,8 @@ void put(wire::RingWriter& ring, const wire::Record& record) {
     ring.commit();
 }
 
-void put_text(wire::RingWriter& ring, wire::TextKind kind, std::uint16_t subject, const std::string& text) {
+void put_text(wire::RingWriter& ring, wire::TextKind kind, std::uint16_t subject, const std::string& text,
+              std::uint32_t id) {
     for (std::size_t at = 0, part = 0; at < text.size(); at += 32, ++part) {
         wire::TextRecord record{};
         record.total_bytes = static_cast<std::uint32_t>(text.size());
@@ -66,12 +67,25 @@ void put_text(wire::RingWriter& ring, wire::TextKind kind, std::uint16_t subject
         record.part_bytes = static_cast<std::uint16_t>(std::min<std::size_t>(32, text.size() - at));
         record.kind = wire::Kind::kText;
         record.text_kind = kind;
+        record.id = id;
         record.part = static_cast<std::uint16_t>(part);
         std::memcpy(record.text, text.data() + at, record.part_bytes);
         wire::Record copy;
         std::memcpy(&copy, &record, sizeof copy);
         put(ring, copy);
     }
+}
+
+std::string module_text(std::uint64_t begin, std::uint64_t end, std::uint64_t bias, const std::string& build_id,
+                        const std::string& path) {
+    const wire::ModuleText payload{begin, end, bias, static_cast<std::uint32_t>(build_id.size()), 0};
+    return std::string(reinterpret_cast<const char*>(&payload), sizeof payload) + build_id + path;
+}
+
+std::string stack_text(std::uint32_t origin, std::uint16_t flags, const std::vector<std::uint64_t>& frames) {
+    const wire::StackText payload{origin, static_cast<std::uint16_t>(frames.size()), flags};
+    return std::string(reinterpret_cast<const char*>(&payload), sizeof payload) +
+           std::string(reinterpret_cast<const char*>(frames.data()), frames.size() * sizeof frames[0]);
 }
 
 }  // namespace fragscope::test

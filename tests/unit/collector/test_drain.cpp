@@ -43,6 +43,10 @@ struct Recording {
         }
         return true;
     }
+    std::size_t file_bytes() {
+        writer.settle();
+        return sink.bytes().size();
+    }
     analysis::Trace end() {
         drain->finish();
         writer.end({});
@@ -145,6 +149,104 @@ TEST_CASE("losses are counted once, whoever has the ring now") {
     CHECK(trace.losses[0].releases() == 4);
     CHECK(trace.losses[0].acquired_bytes() == 3000);
     CHECK(trace.losses[0].kernel_launches() == 17);
+}
+
+TEST_CASE("names, call stacks and thread names reach the trace, each once, whoever sent them") {
+    Recording recording;
+    test::Producer producer(recording.host());
+    wire::RingWriter a = producer.ring(11);
+    wire::RingWriter b = producer.ring(22);
+    const std::string stack = test::stack_text(1, 0, {wire::module_frame(1, 0x40)});
+    test::put_text(a, wire::TextKind::kThreadName, 0, "loader");
+    test::put_text(a, wire::TextKind::kThreadName, 0, "renamed");
+    test::put_text(b, wire::TextKind::kThreadName, 0, std::string(1000, 'n'));
+    for (wire::RingWriter* ring : {&a, &b}) {
+        test::put_text(*ring, wire::TextKind::kString, 0, "cudaMalloc", 1);
+        test::put_text(*ring, wire::TextKind::kModule, 0, test::module_text(1, 2, 3, "id", "/bin/x"), 1);
+        test::put_text(*ring, wire::TextKind::kStack, 0, stack, 1);
+    }
+    test::put_text(b, wire::TextKind::kStack, 0, stack.substr(1), 2);
+    wire::Record record = test::record_of(1);
+    record.stack = 1;
+    test::put(a, record);
+    record = test::record_of(2);
+    record.stack = 2;  // its definition was refused
+    test::put(b, record);
+    recording.drain->poll();
+    const analysis::Trace trace = recording.end();
+    REQUIRE(trace.names.size() == 1);
+    CHECK(trace.names[0].texts.at(1) == "cudaMalloc");
+    CHECK(trace.names[0].modules.at(1).path() == "/bin/x");
+    CHECK(trace.names[0].stacks.at(1).frames(0) == wire::module_frame(1, 0x40));
+    CHECK(trace.names[0].stacks.size() == 1);
+    CHECK(trace.events.at(0).at(0).stack == 1);
+    CHECK(trace.events[0].at(1).stack == 2);
+    CHECK(trace.losses.at(0).records_refused() == 1);
+    CHECK(trace.processes.at(0).thread_names().at(11) == "loader");
+    CHECK(trace.processes[0].thread_names().at(22) == std::string(64, 'n'));
+}
+
+TEST_CASE("names that came in different rounds are all there") {
+    Recording recording;
+    test::Producer producer(recording.host());
+    for (std::uint32_t n = 1; n <= 3; ++n) {
+        wire::RingWriter ring = producer.ring(static_cast<std::int32_t>(n));
+        test::put_text(ring, wire::TextKind::kThreadName, 0, "thread " + std::to_string(n));
+        test::put_text(ring, wire::TextKind::kString, 0, "text " + std::to_string(n), n);
+        producer.give_back(ring);
+        const std::size_t before = recording.file_bytes();
+        CHECK(recording.poll_until([&] { return recording.file_bytes() > before; }));
+    }
+    const analysis::Trace trace = recording.end();
+    CHECK(trace.processes.at(0).thread_names().size() == 3);
+    CHECK(trace.processes[0].thread_names().at(1) == "thread 1");
+    REQUIRE(trace.names.at(0).texts.size() == 3);
+    CHECK(trace.names[0].texts.at(2) == "text 2");
+}
+
+TEST_CASE("what a process says of itself never grows beyond a chunk") {
+    Recording recording;
+    test::Producer producer(recording.host());
+    wire::RingWriter ring = producer.ring();
+    for (std::uint16_t ordinal = 0; ordinal < 255; ++ordinal) {
+        test::put_text(ring, wire::TextKind::kDeviceName, ordinal, std::string(wire::kMaxTextBytes, 'd'));
+        wire::Record attribute{};
+        attribute.kind = wire::Kind::kDeviceAttribute;
+        attribute.device = static_cast<std::uint8_t>(ordinal);
+        for (attribute.address = 0; attribute.address < 100; ++attribute.address) {
+            if (attribute.address % 90 == 0) recording.drain->poll();
+            test::put(ring, attribute);
+        }
+        recording.drain->poll();
+    }
+    const analysis::Trace trace = recording.end();
+    CHECK(trace.processes.at(0).pid() == ::getpid());
+    CHECK(trace.processes[0].ended_how() == "still running");
+}
+
+TEST_CASE("losses are counted by kind, and the next process in the slot begins at none") {
+    Recording recording;
+    {
+        test::Producer gone(recording.host(), ::getpid(), 1);  // started when the machine did: long dead
+        wire::ProcessSlot& slot = recording.host().process_slot(gone.slot);
+        slot.lost_kinds[static_cast<std::uint32_t>(wire::Kind::kLinearAcquired)] = 7;
+        slot.lost_kinds[static_cast<std::uint32_t>(wire::Kind::kText)] = 2;
+        slot.lost_kinds[wire::kLostKinds - 1] = 9;  // no kind: rubbish
+    }
+    CHECK(recording.poll_until([&] {
+        return recording.host().process_slot(0).state.load() == SlotState::kFree &&
+               recording.drain->processes_seen() == 1;
+    }));
+    for (const std::atomic<std::uint32_t>& counter : recording.host().process_slot(0).lost_kinds)
+        CHECK(counter.load() == 0);
+    test::Producer next(recording.host());
+    recording.drain->poll();
+    const analysis::Trace trace = recording.end();
+    REQUIRE(trace.losses.size() == 2);
+    CHECK(trace.losses[0].records_by_kind().size() == 2);
+    CHECK(trace.losses[0].records_by_kind().at(1) == 7);
+    CHECK(trace.losses[0].records_by_kind().at(41) == 2);
+    CHECK(trace.losses[1].records_by_kind().empty());
 }
 
 TEST_CASE("records that make no sense are refused and counted") {
@@ -337,8 +439,8 @@ TEST_CASE("rubbish everywhere: the collector lives and the trace can be read") {
                     for (std::uint64_t& word : words) word = random();
                     std::memcpy(&records[k], words, sizeof words);
                     if (random() % 2 != 0) continue;
-                    records[k].kind = static_cast<wire::Kind>(random() % 48);
-                    records[k].flags &= 0x1ff;
+                    records[k].kind = static_cast<wire::Kind>(random() % 100);
+                    records[k].flags &= 0x3ff;
                     records[k].start = collector::monotonic_ns();
                 }
             }

@@ -75,11 +75,15 @@ TEST_CASE("programs into which nothing can be preloaded are named before they st
 }
 
 TEST_CASE("the program's environment: the shim first, everything else as it was") {
-    ::setenv("LD_PRELOAD", "/old/one.so", 1);
+    ::setenv("LD_PRELOAD", "/other/shim.so /old/one.so", 1);  // the first one: of a session around this one
     ::setenv("FRAGSCOPE_SESSION", "/stale", 1);
+    ::setenv("NVTX_INJECTION64_PATH", "/other/shim.so", 1);
+    ::setenv("FRAGSCOPE_NVTX_CHAIN", "/tool.so", 1);
     ::setenv("UNRELATED", "kept", 1);
-    const std::vector<std::string> environment = collector::traced_environment("/new/shim.so", "/fresh");
+    const std::vector<std::string> environment = collector::traced_environment("/new/shim.so", "/fresh", true);
     ::unsetenv("LD_PRELOAD");
+    ::unsetenv("NVTX_INJECTION64_PATH");
+    ::unsetenv("FRAGSCOPE_NVTX_CHAIN");
     ::unsetenv("FRAGSCOPE_SESSION");
     const auto count = [&](const std::string& entry) {
         return std::count(environment.begin(), environment.end(), entry);
@@ -87,5 +91,8 @@ TEST_CASE("the program's environment: the shim first, everything else as it was"
     CHECK(count("LD_PRELOAD=/new/shim.so:/old/one.so") == 1);
     CHECK(count("FRAGSCOPE_SESSION=/fresh") == 1);
     CHECK(count("FRAGSCOPE_SESSION=/stale") == 0);
+    CHECK(count("NVTX_INJECTION64_PATH=/new/shim.so") == 1);
+    CHECK(count("NVTX_INJECTION64_PATH=/other/shim.so") == 0);
+    CHECK(count("FRAGSCOPE_NVTX_CHAIN=/tool.so") == 1);
     CHECK(count("UNRELATED=kept") == 1);
 }

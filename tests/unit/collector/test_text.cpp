@@ -42,6 +42,10 @@ TEST_CASE("parts that do not belong together are refused, and the next text star
     CHECK(text.take(part(40, 1, "too late")) == Took::kRefused);
     CHECK(text.take(part(41, 0, std::string(32, 'a'))) == Took::kPart);
     CHECK(text.take(part(40, 1, "other length")) == Took::kRefused);
+    CHECK(text.take(part(40, 0, std::string(32, 'a'))) == Took::kPart);
+    wire::TextRecord other = part(40, 1, "bbbbbbbb");
+    other.id = 7;
+    CHECK(text.take(other) == Took::kRefused);
     CHECK(text.take(part(8, 0, "123456789")) == Took::kRefused);
     CHECK(text.take(part(wire::kMaxTextBytes + 1, 0, "x")) == Took::kRefused);
     wire::TextRecord wide = part(40, 0, "x");
@@ -62,7 +66,7 @@ TEST_CASE("rubbish never makes a text longer than the limit") {
         record.total_bytes = static_cast<std::uint32_t>(random() % 5000);
         record.part_bytes = static_cast<std::uint16_t>(random() % 40);
         record.part = static_cast<std::uint16_t>(random() % 3);
-        record.text_kind = static_cast<wire::TextKind>(1 + random() % 9);
+        record.text_kind = static_cast<wire::TextKind>(1 + random() % 13);
         if (text.take(record) == Took::kWhole) CHECK(text.text().text.size() <= wire::kMaxTextBytes);
     }
 }
@@ -97,7 +101,7 @@ TEST_CASE("the environment: what failed stays unknown") {
     record.kind = wire::Kind::kHookMissing;
     collector::apply_environment(record, "cuMemFancy", process);
     CHECK(process.hooks_missing(0) == "cuMemFancy");
-    collector::apply_text({wire::TextKind::kCommandLine, 0, std::string("a\0b c\0\0", 7)}, process);
+    collector::apply_text({wire::TextKind::kCommandLine, 0, 0, std::string("a\0b c\0\0", 7)}, process);
     REQUIRE(process.command_line_size() == 3);
     CHECK(process.command_line(1) == "b c");
     CHECK(process.command_line(2) == "");

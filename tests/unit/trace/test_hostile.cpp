@@ -89,6 +89,34 @@ TEST_CASE("values out of range") {
           }) == "sequence number 0 after 9223372036854775808, expected them in order and from 1");
 }
 
+TEST_CASE("names that cannot be") {
+    const auto problem = [](const std::function<void(trace::Names&)>& spoil) {
+        trace::Chunk names;
+        trace::Names& good = *names.mutable_names();
+        good.add_texts()->set_id(1);
+        good.add_modules()->set_id(1);
+        good.add_stacks()->set_id(1);
+        trace::Chunk bad = names;
+        spoil(*bad.mutable_names());
+        return problem_of_file(test::HandMade().session().chunk(bad));
+    };
+    CHECK(problem([](auto&) {}) == "the file ends, expected more events or the end of the session");
+    CHECK(problem([](auto& n) { n.mutable_texts(0)->set_id(0); }) == "text 0, expected a new one from 1 to 1048575");
+    CHECK(problem([](auto& n) { n.mutable_texts(0)->set_id(1u << 20); }) ==
+          "text 1048576, expected a new one from 1 to 1048575");
+    CHECK(problem([](auto& n) { n.add_texts()->set_id(1); }) == "text 1, expected a new one from 1 to 1048575");
+    CHECK(problem([](auto& n) { n.mutable_modules(0)->set_id(65536); }) ==
+          "loaded file 65536, expected a new one from 1 to 65535");
+    CHECK(problem([](auto& n) { n.add_modules()->set_id(1); }) == "loaded file 1, expected a new one from 1 to 65535");
+    CHECK(problem([](auto& n) { n.mutable_stacks(0)->set_id(1u << 22); }) ==
+          "call stack 4194304, expected a new one from 1 to 4194303");
+    CHECK(problem([](auto& n) { n.add_stacks()->set_id(1); }) == "call stack 1, expected a new one from 1 to 4194303");
+    CHECK(problem([](auto& n) {
+              for (int i = 0; i < 129; ++i) n.mutable_stacks(0)->add_frames(1);
+          }) == "a call stack of 129 frames, expected at most 128");
+    CHECK(problem([](auto& n) { n.set_process(1u << 16); }) == "process 65536, expected less than 65536");
+}
+
 TEST_CASE("headers that cannot be") {
     trace::Chunk process;
     process.mutable_process()->set_pid(1);

@@ -161,6 +161,34 @@ TEST_CASE("later descriptions of a process win field by field, devices by ordina
     CHECK(merged.devices(1).capacity_bytes() == 99);
 }
 
+TEST_CASE("names stand before the events that use them, however many come") {
+    collector::MemorySink sink;
+    collector::TraceWriter writer(sink);
+    writer.begin({});
+    constexpr std::uint32_t kStacks = 4000;  // some 4 MiB: several chunks of names and of events
+    const std::vector<collector::EventRow> rows = test::random_rows(20 * kStacks, 3);
+    for (std::uint32_t i = 0; i < rows.size(); ++i) {
+        collector::EventRow row = rows[i];
+        row.stack = 1 + i / 20;
+        if (i % 20 == 0) {
+            trace::Names one;
+            trace::Stack& stack = *one.add_stacks();
+            stack.set_id(row.stack);
+            for (std::uint64_t f = 0; f < 128; ++f) stack.add_frames(f * row.stack);
+            writer.names(7, one);
+        }
+        writer.event(7, row);
+    }
+    // As if the recorder had been killed here: no end, and nothing flushed.
+    writer.settle();
+    const analysis::ReadResult read = test::read_bytes(sink.bytes());
+    REQUIRE(read.trace);
+    CHECK(read.trace->events.at(7).size() > rows.size() / 2);
+    for (const analysis::Event& event : read.trace->events[7])
+        REQUIRE(read.trace->names.at(7).stacks.count(event.stack) == 1);
+    CHECK(read.trace->names[7].stacks.at(100).frames(127) == 12700);
+}
+
 TEST_CASE("a full sink: the file stays readable and says how much is missing") {
     for (const std::uint64_t limit : {70'000u, 100'000u, 300'000u}) {
         collector::MemorySink sink(limit, 64 * 1024);

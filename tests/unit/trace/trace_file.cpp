@@ -64,6 +64,15 @@ Bytes small_trace() {
         process.set_pid(100 + p);
         writer.process(process);
         writer.name_function(p, 0, "cuMemAlloc_v2");
+        trace::Names names;
+        names.add_texts()->set_id(1);
+        names.mutable_texts(0)->set_text("cudaMalloc");
+        names.add_modules()->set_id(1);
+        names.mutable_modules(0)->set_path("/bin/true");
+        names.add_stacks()->set_id(1);
+        names.mutable_stacks(0)->set_origin(1);
+        names.mutable_stacks(0)->add_frames(0x40);
+        writer.names(p, names);
         for (const collector::EventRow& row : random_rows(6, p)) writer.event(p, row);
         writer.flush(p);
         trace::Loss loss;
