@@ -418,13 +418,15 @@ void note_caller(const void* address) {
     other_end.store(loaded.end, std::memory_order_relaxed);
 }
 
-const char* exported_function(std::uint32_t number, std::uintptr_t address) {
+bool object_of(std::uint32_t number, Object& out) {
     const Module& known = module(number);
     Loaded loaded;
+    return find_loaded(known.begin, loaded) && loaded.begin == known.begin && describe(loaded.info, out);
+}
+
+const char* exported_function(std::uint32_t number, std::uintptr_t address) {
     Object object;
-    if (!find_loaded(address, loaded) || loaded.begin != known.begin || !describe(loaded.info, object))
-        return nullptr;
-    return function_at(object, address);
+    return object_of(number, object) ? function_at(object, address) : nullptr;
 }
 
 }  // namespace fragscope::interpose

@@ -88,6 +88,9 @@ inline bool may_be_runtime(const void* address) {
 // Somebody at `address` has looked a driver function up: it may be a runtime that was not known yet.
 void note_caller(const void* address);
 
+// The module as the loader tells of it, for its symbols. To be called while code of it is running.
+struct Object;
+bool object_of(std::uint32_t number, Object& out);
 // The name of the exported function of the module that the code at `address` belongs to; nullptr: of none.
 const char* exported_function(std::uint32_t number, std::uintptr_t address);
 

@@ -9,6 +9,7 @@
 #include "interpose/emit.h"
 #include "interpose/intern.h"
 #include "interpose/modules.h"
+#include "interpose/python_frames.h"
 #include "interpose/session.h"
 #include "interpose/unwind.h"
 
@@ -174,19 +175,76 @@ class OriginSearch {
     bool running_ = true;
 };
 
+// The frames of Python's evaluation loops among those of a stack.
+struct Loops {
+    std::uint16_t at[wire::kMaxFrames];  // index of each, innermost first
+    std::uint32_t count = 0;
+    std::uint32_t module = 0;  // of the innermost: whose loops they are
+
+    void look(const Walk& walk, std::uint32_t index) {
+        if (walk.module() == 0 || (module != 0 && walk.module() != module)) return;
+        const Module& here = interpose::module(walk.module());
+        if (walk.pc() - 1 - here.evaluation_begin >= here.evaluation_end - here.evaluation_begin) return;
+        module = walk.module();
+        at[count++] = static_cast<std::uint16_t>(index);
+    }
+};
+
+// Puts the lines of Python where the evaluation loops are that run them, inwards of each.
+void insert_lines(const Loops& loops, const PythonFrames& lines, Stack& stack) {
+    Stack merged;
+    merged.head = stack.head;
+    merged.head.frames = 0;
+    const auto add = [&merged](std::uint64_t frame) {
+        if (merged.head.frames == wire::kMaxFrames)
+            merged.head.flags |= wire::kStackCut;
+        else
+            merged.frames[merged.head.frames++] = frame;
+    };
+    std::uint32_t loop = 0, line = 0;
+    for (std::uint32_t i = 0; i < stack.head.frames; ++i) {
+        if (loop < loops.count && loops.at[loop] == i) {
+            // What was not met as a native frame comes with the last one.
+            const bool last = ++loop == loops.count;
+            for (; line < lines.count && (last || lines.frames[line].run < loop); ++line)
+                add(wire::python_frame(lines.frames[line].place, lines.frames[line].line));
+        }
+        add(stack.frames[i]);
+    }
+    if (lines.cut) merged.head.flags |= wire::kStackCut;
+    stack.head = merged.head;
+    std::memcpy(stack.frames, merged.frames, merged.head.frames * sizeof merged.frames[0]);
+}
+
+[[gnu::noinline]] void add_python(const Loops& loops, std::uintptr_t low, std::uintptr_t high, Stack& stack) {
+    PythonFrames lines;
+    if (python_frames(loops.module, low, high, lines))
+        insert_lines(loops, lines, stack);
+    else
+        stack.head.flags |= wire::kStackNoLines;
+}
+
 // Frames from the caller outwards; `deep` false: only as far as the origin needs.
 void fill(Walk& walk, bool deep, Stack& out) {
     OriginSearch origin;
+    Loops loops;
+    const std::uintptr_t low = walk.sp();
+    std::uintptr_t high = low;
     do {
         if (origin.running() && !origin.look(walk) && !deep) break;
         if (deep && out.head.frames == wire::kMaxFrames) {
             out.head.flags |= wire::kStackCut;
             break;
         }
-        if (deep) out.frames[out.head.frames++] = frame_of(walk);
+        if (deep) {
+            loops.look(walk, out.head.frames);
+            out.frames[out.head.frames++] = frame_of(walk);
+            high = walk.sp();
+        }
     } while (walk.up() && walk.locate());
     out.head.origin = origin.found(walk);
     if (deep && walk.lost()) out.head.flags |= wire::kStackLost;
+    if (loops.count != 0) add_python(loops, low, high > walk.sp() ? high : walk.sp(), out);
 }
 
 }  // namespace

@@ -81,19 +81,14 @@ struct KnownStack {
 };
 constinit thread_local KnownStack known_stack __attribute__((tls_model("initial-exec")));
 
-// Whether 8 aligned bytes can be read, by a system call that reads them first and then refuses what it is asked to do.
-bool readable(std::uintptr_t at) {
-    return syscall(SYS_rt_sigprocmask, -1, at & ~std::uintptr_t{7}, nullptr, 8) != 0 && errno == EINVAL;
-}
-
 bool readable_on_stack(std::uintptr_t at) {
     KnownStack& known = known_stack;
     if (at >= known.begin && at + 8 <= known.end) return true;
     if (at % 8 != 0) return false;
     constexpr std::uintptr_t kNear = 16 * kPage;
-    if (at < known.end || at >= known.end + kNear) return readable(at);
+    if (at < known.end || at >= known.end + kNear) return can_read(at);
     while (at + 8 > known.end) {
-        if (!readable(known.end)) return false;
+        if (!can_read(known.end)) return false;
         known.end += kPage;
     }
     return true;
@@ -122,7 +117,7 @@ std::uintptr_t without_signature(std::uintptr_t pc) {
 // Whether a call ends before `pc`.
 [[gnu::no_sanitize("address")]] bool after_call(std::uintptr_t pc) {
 #if defined(__x86_64__)
-    if (pc < 16 || !readable(pc - 8) || !readable(pc - 1)) return false;
+    if (pc < 16 || !can_read(pc - 8) || !can_read(pc - 1)) return false;
     const auto* at = reinterpret_cast<const volatile unsigned char*>(pc);
     if (at[-5] == 0xe8) return true;  // call, relative
     for (int length = 2; length <= 7; ++length)
@@ -134,6 +129,11 @@ std::uintptr_t without_signature(std::uintptr_t pc) {
 }
 
 }  // namespace
+
+// By a system call that reads 8 bytes first and then refuses what it is asked to do.
+bool can_read(std::uintptr_t at) {
+    return syscall(SYS_rt_sigprocmask, -1, at & ~std::uintptr_t{7}, nullptr, 8) != 0 && errno == EINVAL;
+}
 
 [[gnu::no_sanitize("address")]] Walk::Walk(const void* frame) {
     const auto at = reinterpret_cast<std::uintptr_t>(frame);
@@ -200,7 +200,7 @@ bool Walk::step_by_signal() {
 bool Walk::step_by_frame_pointer() {
     std::uintptr_t pc = 0, fp = 0;
     if (fp_ == 0) return leave(false);
-    if (fp_ < sp_ || fp_ % 8 != 0 || !readable(fp_) || !readable(fp_ + 8)) return leave(true);
+    if (fp_ < sp_ || fp_ % 8 != 0 || !can_read(fp_) || !can_read(fp_ + 8)) return leave(true);
     fp = read_word(fp_);
     pc = without_signature(read_word(fp_ + 8));
     if (pc == 0) return leave(false);

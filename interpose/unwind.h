@@ -10,6 +10,9 @@
 
 namespace fragscope::interpose {
 
+// Whether the 8 aligned bytes that `at` lies in can be read; asks the kernel. Changes errno.
+bool can_read(std::uintptr_t at);
+
 class Walk {
   public:
     // `frame`: __builtin_frame_address(0) of the function that starts the walk; the first place is in its caller.
@@ -22,6 +25,7 @@ class Walk {
 
     // The place: the address after the call (of an interrupted instruction: one more than its own address).
     std::uintptr_t pc() const { return pc_; }
+    std::uintptr_t sp() const { return sp_; }  // the stack pointer there
     std::uint32_t module() const { return module_; }  // 0: none, or not known
     bool lost() const { return lost_; }
 

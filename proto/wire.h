@@ -274,6 +274,7 @@ inline constexpr std::uint32_t kMaxFrames = 128;
 enum StackFlag : std::uint16_t {
     kStackCut = 1u << 0,     // there were more frames than kMaxFrames
     kStackLost = 1u << 1,    // the walk came to code whose caller could not be found
+    kStackNoLines = 1u << 2,  // Python was running there, of a version or in a state whose lines could not be read
 };
 // A frame: a place in a module's file, a bare address (code without a file), or a line of Python.
 enum class FrameForm : std::uint8_t { kModule = 0, kAddress = 1, kPython = 2 };
