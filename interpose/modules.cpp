@@ -424,6 +424,49 @@ bool object_of(std::uint32_t number, Object& out) {
     return find_loaded(known.begin, loaded) && loaded.begin == known.begin && describe(loaded.info, out);
 }
 
+std::uintptr_t target_of_call(std::uint32_t number, std::uintptr_t pc) {
+#if defined(__x86_64__)
+    const UnwindTables& tables = module(number).tables;
+    const auto read = [&tables](std::uintptr_t at, void* out, std::size_t bytes) {
+        const auto* from = reinterpret_cast<const unsigned char*>(at);
+        if (!readable(tables, from, bytes)) return false;
+        std::memcpy(out, from, bytes);
+        return true;
+    };
+    // The word in a table that an instruction ending at `end` names by its last four bytes.
+    const auto through = [&read](std::uintptr_t end) -> std::uintptr_t {
+        std::int32_t offset = 0;
+        std::uintptr_t target = 0;
+        const bool known = read(end - 4, &offset, sizeof offset) &&
+                           read(end + static_cast<std::uintptr_t>(std::int64_t{offset}), &target, sizeof target);
+        return known ? target : 0;
+    };
+    unsigned char code[6] = {};
+    if (!read(pc - 6, code, sizeof code)) return 0;
+    if (code[0] == 0xff && code[1] == 0x15) return through(pc);  // call *offset(%rip)
+    if (code[1] != 0xe8) return 0;
+    std::int32_t offset = 0;
+    std::memcpy(&offset, code + 2, sizeof offset);
+    std::uintptr_t stub = pc + static_cast<std::uintptr_t>(std::int64_t{offset});
+    // A stub of .plt: [endbr64] [bnd] jmp *offset(%rip). Else it is the function.
+    const unsigned char landing[] = {0xf3, 0x0f, 0x1e, 0xfa};
+    unsigned char head[4] = {};
+    const std::uintptr_t function = stub;
+    if (read(stub, head, sizeof head) && std::memcmp(head, landing, sizeof head) == 0) stub += sizeof landing;
+    if (!read(stub, head, sizeof head)) return function;
+    if (head[0] == 0xf2) {
+        if (head[1] == 0xff && head[2] == 0x25) return through(stub + 7);
+    } else if (head[0] == 0xff && head[1] == 0x25) {
+        return through(stub + 6);
+    }
+    return function;
+#else
+    (void)number;
+    (void)pc;
+    return 0;
+#endif
+}
+
 const char* exported_function(std::uint32_t number, std::uintptr_t address) {
     Object object;
     return object_of(number, object) ? function_at(object, address) : nullptr;

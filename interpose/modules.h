@@ -91,6 +91,9 @@ void note_caller(const void* address);
 // The module as the loader tells of it, for its symbols. To be called while code of it is running.
 struct Object;
 bool object_of(std::uint32_t number, Object& out);
+// Where the call that ends before `pc`, in code of the module, has gone to: one that names its function, or goes through
+// a linker's stub or table; 0: by another way.
+std::uintptr_t target_of_call(std::uint32_t number, std::uintptr_t pc);
 // The name of the exported function of the module that the code at `address` belongs to; nullptr: of none.
 const char* exported_function(std::uint32_t number, std::uintptr_t address);
 

@@ -108,24 +108,41 @@ std::uint32_t told_stack(const Stack& stack) {
 
 // ------------------------------------------------------------------------------------------------------------ origin
 
-// The exported function that a place in a runtime belongs to, as a string's number, is kept by place and module.
+// Where a run of a runtime's frames begins: its outermost place, and the place in the program that it was called from.
+struct Entrance {
+    std::uintptr_t pc = 0, caller = 0;
+    std::uint32_t module = 0, caller_module = 0;
+};
+
+// The function that the program called: by the call itself, where it names one, as a function that ends by a jump to
+// another one leaves no place of its own; else the exported one that the outermost place belongs to.
+const char* function_entered(const Entrance& at) {
+    const std::uintptr_t target = at.caller_module != 0 ? target_of_call(at.caller_module, at.caller) : 0;
+    if (module(at.module).holds(target))
+        if (const char* name = exported_function(at.module, target); name != nullptr) return name;
+    return exported_function(at.module, at.pc - 1);
+}
+
+// Its name as a string's number is kept by both places, and the runtime's module.
 struct KeptOrigin {
-    std::atomic<std::uint64_t> key;    // place ^ value, so that a pair of two writers matches no place
+    std::atomic<std::uint64_t> key;    // places ^ value, so that a pair of two writers matches nothing
     std::atomic<std::uint64_t> value;  // module (32 bits), string
 };
 constexpr std::uint32_t kKeptOrigins = 1024;
 constinit KeptOrigin kept_origins[kKeptOrigins];
 
-std::uint32_t origin_at(std::uintptr_t pc, std::uint32_t number) {
-    KeptOrigin& kept = kept_origins[(pc * 0x9e3779b97f4a7c15u) >> (64 - __builtin_ctz(kKeptOrigins))];
+std::uint32_t origin_of(const Entrance& at) {
+    const std::uint64_t places = at.pc ^ (static_cast<std::uint64_t>(at.caller) << 16 | at.caller >> 48) ^
+                                 (std::uint64_t{at.caller_module} << 5);
+    KeptOrigin& kept = kept_origins[(places * 0x9e3779b97f4a7c15u) >> (64 - __builtin_ctz(kKeptOrigins))];
     const std::uint64_t value = kept.value.load(std::memory_order_relaxed);
-    if ((kept.key.load(std::memory_order_relaxed) ^ value) == pc && value >> 32 == number)
+    if ((kept.key.load(std::memory_order_relaxed) ^ value) == places && value >> 32 == at.module)
         return static_cast<std::uint32_t>(value);
-    const char* name = exported_function(number, pc - 1);
+    const char* name = function_entered(at);
     const std::uint32_t string = name != nullptr ? intern(name, std::strlen(name)) : 0;
-    const std::uint64_t fresh = (static_cast<std::uint64_t>(number) << 32) | string;
+    const std::uint64_t fresh = (static_cast<std::uint64_t>(at.module) << 32) | string;
     kept.value.store(fresh, std::memory_order_relaxed);
-    kept.key.store(pc ^ fresh, std::memory_order_relaxed);
+    kept.key.store(places ^ fresh, std::memory_order_relaxed);
     return string;
 }
 
@@ -150,27 +167,28 @@ class OriginSearch {
   public:
     // Whether the next frame may still belong to the run.
     bool look(const Walk& walk) {
-        if (walk.module() == 0) return running_ = false;
-        const Module& here = module(walk.module());
-        if (here.runtime) {
-            pc_ = walk.pc();
-            module_ = walk.module();
+        const bool known = walk.module() != 0;
+        if (known && module(walk.module()).runtime) {
+            at_ = {walk.pc(), 0, walk.module(), 0};
             between_ = 0;
-        } else {
-            running_ = pc_ != 0 && here.go_between && ++between_ <= kMostBetween;
+            return true;
         }
+        if (between_ == 0) {
+            at_.caller = walk.pc();
+            at_.caller_module = walk.module();
+        }
+        running_ = at_.pc != 0 && known && module(walk.module()).go_between && ++between_ <= kMostBetween;
         return running_;
     }
     bool running() const { return running_; }
     // Of a walk that got lost in the middle of the run it is not known.
     std::uint32_t found(const Walk& walk) const {
-        return pc_ != 0 && !(running_ && walk.lost()) ? origin_at(pc_, module_) : 0;
+        return at_.pc != 0 && !(running_ && walk.lost()) ? origin_of(at_) : 0;
     }
 
   private:
     static constexpr std::uint32_t kMostBetween = 4;
-    std::uintptr_t pc_ = 0;
-    std::uint32_t module_ = 0;
+    Entrance at_;
     std::uint32_t between_ = 0;
     bool running_ = true;
 };

@@ -19,7 +19,8 @@ def say(lib):
     text = [f"lines {next_bytes}"]
     frame = sys._getframe(1)
     while frame is not None:
-        text.append(f"  {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_qualname if sys.version_info >= (3, 11) else frame.f_code.co_name}")
+        code = frame.f_code
+        text.append(f"  {code.co_filename}:{frame.f_lineno} {getattr(code, 'co_qualname', code.co_name)}")
         frame = frame.f_back
     print("\n".join(text), flush=True)
     return next_bytes
@@ -120,7 +121,8 @@ def large(lib):
 
 def named(lib):
     namespace = {"allocate": allocate, "lib": lib}
-    exec(compile("def grün():\n    allocate(lib)\nclass Ж:\n    def 漢字(self): allocate(lib)\n", "dépôt/π.py", "exec"), namespace)
+    source = "def grün():\n    allocate(lib)\nclass Ж:\n    def 漢字(self): allocate(lib)\n"
+    exec(compile(source, "dépôt/π.py", "exec"), namespace)
     namespace["grün"]()
     namespace["Ж"]().漢字()
 
@@ -152,6 +154,7 @@ held.cuCtxSetCurrent(context)
 run(held)
 run(released)
 # Other threads run Python meanwhile.
+sys.setswitchinterval(0.0001)
 stop = False
 
 
@@ -167,7 +170,7 @@ for other in others:
 
 def in_thread():
     released.cuCtxSetCurrent(context)
-    for _ in range(5):
+    for _ in range(2):
         run(released)
 
 
