@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "capture.h"
 #include "driver.h"
 
 namespace fragscope::sim {
@@ -103,6 +104,7 @@ CUresult begin_call(Function function) {
     if (!kBeforeInit[index] && ((state & kInitialised) == 0 || (state & kForked) != 0)) {
         return CUDA_ERROR_NOT_INITIALIZED;
     }
+    if ((state & kCapturing) != 0) note_doubtful(function);
     Watched& watched = s.watched[index];
     if (watched.latency != 0) {
         for (const std::uint64_t end = now() + watched.latency; now() < end;) {

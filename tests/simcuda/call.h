@@ -19,6 +19,7 @@ extern const bool kBeforeInit[];
 inline constexpr std::uint32_t kInitialised = 1;    // cuInit succeeded
 inline constexpr std::uint32_t kObserved = 2;       // a log, faults or latencies are set
 inline constexpr std::uint32_t kForked = 4;         // this is a child of fork(): CUDA cannot be used
+inline constexpr std::uint32_t kCapturing = 16;     // a stream capture is under way in some thread
 inline constexpr std::uint32_t kDeinitialised = 8;  // exit() has begun and deinitialize_at_exit is on
 
 extern std::atomic<std::uint32_t> driver_state;

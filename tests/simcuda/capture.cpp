@@ -34,9 +34,70 @@ Captures& captures() {
 
 std::atomic<unsigned> captures_under_way{0};
 std::atomic<std::uint64_t> unsafe_calls{0};
+std::atomic<std::uint64_t> doubtful_calls{0};
 thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 long this_thread() { return ::syscall(SYS_gettid); }
+
+// Whether the capture forbids unsafe calls to this thread: cuThreadExchangeStreamCaptureMode in cuda.h.
+bool forbids(const Capture& capture) {
+    if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
+    const bool own = capture.thread == this_thread() && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    return own || (thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+// Queries and memory calls that are not enqueued in a stream, so that a capture does not see them, and that no
+// document allows or forbids.
+bool is_doubtful(Function function) {
+    switch (function) {
+        case Function::cuMemGetInfo:
+        case Function::cuMemGetInfo_v2:
+        case Function::cuMemGetAddressRange_v2:
+        case Function::cuPointerGetAttribute:
+        case Function::cuPointerGetAttributes:
+        case Function::cuMemGetAllocationGranularity:
+        case Function::cuMemAddressReserve:
+        case Function::cuMemAddressFree:
+        case Function::cuMemCreate:
+        case Function::cuMemRelease:
+        case Function::cuMemMap:
+        case Function::cuMemUnmap:
+        case Function::cuMemSetAccess:
+        case Function::cuMemRetainAllocationHandle:
+        case Function::cuMemExportToShareableHandle:
+        case Function::cuMemImportFromShareableHandle:
+        case Function::cuMemHostUnregister:
+        case Function::cuMemPoolCreate:
+        case Function::cuMemPoolDestroy:
+        case Function::cuMemPoolTrimTo:
+        case Function::cuMemPoolSetAttribute:
+        case Function::cuMemPoolSetAccess:
+        case Function::cuMemPoolGetAccess:
+        case Function::cuDeviceGetGraphMemAttribute:
+        case Function::cuDeviceSetGraphMemAttribute:
+        case Function::cuDeviceGraphMemTrim:
+        case Function::cuMulticastCreate:
+        case Function::cuMulticastBindMem:
+        case Function::cuMulticastBindAddr:
+        case Function::cuMulticastUnbind:
+        case Function::cuCtxGetLimit:
+        case Function::cuCtxSetLimit:
+        case Function::cuCtxCreate_v2:
+        case Function::cuCtxCreate_v3:
+        case Function::cuCtxCreate_v4:
+        case Function::cuCtxDestroy_v2:
+        case Function::cuDevicePrimaryCtxReset_v2:
+        case Function::cuModuleLoadData:
+        case Function::cuModuleLoadDataEx:
+        case Function::cuModuleUnload:
+        case Function::cuLibraryLoadData:
+        case Function::cuLibraryUnload:
+        case Function::cuModuleGetGlobal_v2:
+        case Function::cuLibraryGetGlobal:
+        case Function::cuFuncLoad: return true;
+        default: return false;
+    }
+}
 
 // Into `into` with nodes that depend on `after`, or into a new graph when it is null.
 CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into = nullptr, const CUgraphNode* after = nullptr,
@@ -67,7 +128,7 @@ CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into = nullptr
     }
     stream->capture = capture;
     captures().insert(std::move(capture));
-    ++captures_under_way;
+    if (captures_under_way.fetch_add(1) == 0) driver_state.fetch_or(kCapturing);
     return CUDA_SUCCESS;
 }
 
@@ -94,22 +155,27 @@ bool capture_active(const Capture& capture) { return capture.status == CU_STREAM
 
 CUresult check_unsafe(Function function) {
     if (captures_under_way.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
-    if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
     Locked guard(driver().lock);
-    const long thread = this_thread();
     bool forbidden = false;
     for (const auto& capture : captures()) {
-        const bool own = capture->thread == thread && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-        const bool others = thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                            capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-        if (!own && !others) continue;
+        if (!forbids(*capture)) continue;
         forbidden = true;
         capture->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
     }
     if (!forbidden) return CUDA_SUCCESS;
     ++unsafe_calls;
-    log_unsafe(kFunctionNames[static_cast<unsigned>(function)]);
+    log_unsafe("unsafe", kFunctionNames[static_cast<unsigned>(function)]);
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+void note_doubtful(Function function) {
+    if (!is_doubtful(function) || captures_under_way.load(std::memory_order_acquire) == 0) return;
+    Locked guard(driver().lock);
+    const bool forbidden = std::any_of(captures().begin(), captures().end(),
+                                       [](const auto& capture) { return forbids(*capture); });
+    if (!forbidden) return;
+    ++doubtful_calls;
+    log_unsafe("doubtful", kFunctionNames[static_cast<unsigned>(function)]);
 }
 
 CUresult capture_unsupported_locked(Stream& stream) {
@@ -173,7 +239,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     }
     captures().erase(capture);
-    --captures_under_way;
+    if (captures_under_way.fetch_sub(1) == 1) driver_state.fetch_and(~kCapturing);
     leave_capture_locked(*capture);
     if (!capture_active(*capture)) {
         if (capture->own) forget_nodes_locked(*capture->own);
@@ -210,6 +276,10 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* capt
 
 }  // namespace impl
 }  // namespace fragscope::sim
+
+extern "C" [[gnu::visibility("default")]] unsigned long long fragscope_sim_doubtful_calls() {
+    return fragscope::sim::doubtful_calls.load();
+}
 
 extern "C" [[gnu::visibility("default")]] unsigned long long fragscope_sim_unsafe_calls() {
     return fragscope::sim::unsafe_calls.load();

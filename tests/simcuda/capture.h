@@ -14,6 +14,9 @@ bool capture_active(const Capture& capture);
 // A call that a capture forbids: CUDA_SUCCESS when none is under way that concerns this thread, otherwise counts
 // and logs it, invalidates the captures, and answers CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.
 CUresult check_unsafe(Function function);
+// Counts and logs a call of which no document says whether a capture allows it, made where an unsafe one would be
+// refused. It is not refused.
+void note_doubtful(Function function);
 
 CUresult capture_allocate_locked(Stream& stream, std::uint64_t bytes, CUdeviceptr* dptr);
 // Work that a capture cannot hold.

@@ -8,6 +8,7 @@
 #include "host.h"
 #include "ipc.h"
 #include "linear.h"
+#include "modules.h"
 #include "small_heap.h"
 #include "streams.h"
 
@@ -21,6 +22,85 @@ struct Stack {
     unsigned depth;
 };
 thread_local Stack stack;
+
+constexpr std::size_t kMostStack = 512 << 10;  // bytes of a thread, by the CUDA programming guide
+
+std::size_t default_limit(int limit) {
+    switch (limit) {
+        case CU_LIMIT_STACK_SIZE: return 1024;
+        case CU_LIMIT_PRINTF_FIFO_SIZE: return 1 << 20;
+        case CU_LIMIT_MALLOC_HEAP_SIZE: return 8 << 20;
+        case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH: return 2;
+        case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: return 2048;
+        case CU_LIMIT_MAX_L2_FETCH_GRANULARITY: return 64;
+        default: return 0;
+    }
+}
+
+std::size_t limit_of(const Context& context, int limit) {
+    const auto found = context.limits.find(limit);
+    return found == context.limits.end() ? default_limit(limit) : found->second;
+}
+
+// Device memory that a limit costs above its default, which the context's overhead pays for: a stack for each
+// thread that can be resident, the heap, the buffer of printf.
+std::uint64_t limit_bytes(int limit, std::size_t value) {
+    constexpr std::uint64_t kResidentThreads = 132 * 2048;  // multiprocessors, threads on each
+    if (limit != CU_LIMIT_STACK_SIZE && limit != CU_LIMIT_MALLOC_HEAP_SIZE && limit != CU_LIMIT_PRINTF_FIFO_SIZE) {
+        return 0;
+    }
+    const std::size_t standard = default_limit(limit);
+    const std::uint64_t above = value > standard ? value - standard : 0;
+    return limit == CU_LIMIT_STACK_SIZE ? above * kResidentThreads : above;
+}
+
+std::uint64_t pages_in(const std::vector<PageRun>& runs) {
+    std::uint64_t pages = 0;
+    for (const PageRun& run : runs) pages += run.count;
+    return pages;
+}
+
+// `bytes` for all limits of the context; one of them, `limit`, is why.
+CUresult charge_limits(Context& context, std::uint64_t bytes, int limit) {
+    Driver& d = driver();
+    const std::uint64_t before = pages_in(context.limit_pages), after = d.pages_for(bytes);
+    if (before == after) return CUDA_SUCCESS;
+    std::vector<PageRun> more;
+    std::uint64_t free_after = 0;
+    if (after > before) {
+        if (!take_pages_locked(context.device, after - before, false, more, free_after)) return CUDA_ERROR_OUT_OF_MEMORY;
+        context.limit_pages.insert(context.limit_pages.end(), more.begin(), more.end());
+    } else {
+        std::uint64_t surplus = before - after;
+        while (surplus > 0) {
+            PageRun& last = context.limit_pages.back();
+            const auto part = static_cast<std::uint32_t>(std::min<std::uint64_t>(surplus, last.count));
+            more.push_back({last.first + (last.count - part), part});
+            last.count -= part;
+            surplus -= part;
+            if (last.count == 0) context.limit_pages.pop_back();
+        }
+        free_after = d.physical.release(context.device, more);
+    }
+    ledger({"limit", context.id, bytes,
+            (static_cast<std::int64_t>(after) - static_cast<std::int64_t>(before)) *
+                static_cast<std::int64_t>(d.settings.page_size),
+            context.device, free_after, static_cast<std::uint64_t>(limit)});
+    return CUDA_SUCCESS;
+}
+
+CUresult set_limit(Context& context, int limit, std::size_t value) {
+    if (driver().settings.limit_memory) {
+        std::uint64_t bytes = limit_bytes(limit, value);
+        if (bytes > driver().settings.capacity) return CUDA_ERROR_OUT_OF_MEMORY;
+        for (const int each : {CU_LIMIT_STACK_SIZE, CU_LIMIT_MALLOC_HEAP_SIZE, CU_LIMIT_PRINTF_FIFO_SIZE}) {
+            if (each != limit) bytes += limit_bytes(each, limit_of(context, each));
+        }
+        if (const CUresult error = charge_limits(context, bytes, limit); error != CUDA_SUCCESS) return error;
+    }
+    context.limits[limit] = value;
+    return CUDA_SUCCESS;
+}
 
 CUresult charge_overhead(Context& context) {
     Driver& d = driver();
@@ -41,6 +121,8 @@ void end_context(Context& context) {
     Driver& d = driver();
     if (!context.alive) return;
     destroy_resources_locked(context);
+    charge_limits(context, 0, 0);
+    context.limits.clear();
     std::int64_t charged = 0;
     for (const PageRun& run : context.overhead) {
         charged += static_cast<std::int64_t>(run.count * d.settings.page_size);
@@ -129,6 +211,7 @@ CUcontext primary_handle_locked(int device) { return handle_of(&primary_context(
 void destroy_resources_locked(Context& context) {
     destroy_streams_locked(context);
     destroy_arrays_locked(context);
+    destroy_modules_locked(context);
     small_free_all_locked(context);
     auto& regions = driver().regions;
     for (auto at = regions.begin(); at != regions.end();) {
@@ -138,6 +221,7 @@ void destroy_resources_locked(Context& context) {
         switch (region.kind) {
             case Region::Kind::Linear: linear_free_locked(region); break;
             case Region::Kind::External: external_free_locked(region); break;
+            case Region::Kind::Global: break;  // gone already
             case Region::Kind::Ipc: ipc_unmap_locked(region); break;
             default: host_free_locked(region); break;
         }
@@ -262,9 +346,11 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     Context* context = nullptr;
     if (const CUresult error = require_context(context); error != CUDA_SUCCESS) return error;
     if (limit < CU_LIMIT_STACK_SIZE || limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    // "only applicable to devices of compute capability < 9.0"
+    if (limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    if (limit == CU_LIMIT_STACK_SIZE && value > kMostStack) return CUDA_ERROR_INVALID_VALUE;
     Locked guard(driver().lock);
-    context->limits[limit] = value;
-    return CUDA_SUCCESS;
+    return set_limit(*context, limit, value);
 }
 
 CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
@@ -273,17 +359,7 @@ CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
     if (pvalue == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (limit < CU_LIMIT_STACK_SIZE || limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
     Locked guard(driver().lock);
-    const auto found = context->limits.find(limit);
-    if (found != context->limits.end()) return *pvalue = found->second, CUDA_SUCCESS;
-    switch (limit) {
-        case CU_LIMIT_STACK_SIZE: *pvalue = 1024; break;
-        case CU_LIMIT_PRINTF_FIFO_SIZE: *pvalue = 1 << 20; break;
-        case CU_LIMIT_MALLOC_HEAP_SIZE: *pvalue = 8 << 20; break;
-        case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH: *pvalue = 2; break;
-        case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: *pvalue = 2048; break;
-        case CU_LIMIT_MAX_L2_FETCH_GRANULARITY: *pvalue = 64; break;
-        default: *pvalue = 0; break;
-    }
+    *pvalue = limit_of(*context, limit);
     return CUDA_SUCCESS;
 }
 

@@ -234,6 +234,82 @@ CUresult copy_3d(Function function, bool synchronous, const CUDA_MEMCPY3D* p, CU
     });
 }
 
+bool is_order(CUmemcpySrcAccessOrder order) {
+    return order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ||
+           order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+}
+
+// `failed`: the copy that is at fault, where it is one.
+CUresult copy_batch(Function function, const CUdeviceptr* to, const CUdeviceptr* from, const size_t* sizes,
+                    size_t count, const CUmemcpyAttributes* attributes, const size_t* starts, size_t number,
+                    size_t& failed, CUstream stream) {
+    // "Must not be legacy NULL stream."
+    if (to == nullptr || from == nullptr || sizes == nullptr || count == 0 || attributes == nullptr ||
+        starts == nullptr || number == 0 || number > count || stream == nullptr || stream == CU_STREAM_LEGACY) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (size_t i = 0; i < number; ++i) {
+        const bool begins = i == 0 ? starts[0] == 0 : starts[i] > starts[i - 1] && starts[i] < count;
+        if (!begins || !is_order(attributes[i].srcAccessOrder)) return CUDA_ERROR_INVALID_VALUE;
+    }
+    return work(function, false, stream, [&] {
+        for (size_t i = 0; i < count; ++i) {
+            const CUresult result = copy_locked(to[i], Place::Either, from[i], Place::Either, sizes[i]);
+            if (result != CUDA_SUCCESS) return failed = i, result;
+        }
+        return CUDA_SUCCESS;
+    });
+}
+
+// One operand of a batched 3D copy; lengths in its list are elements of `unit` bytes.
+Side side_of(const CUmemcpy3DOperand& operand, const CUextent3D& extent, std::uint64_t unit) {
+    if (operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
+        const CUoffset3D& offset = operand.op.array.offset;
+        return {CU_MEMORYTYPE_ARRAY, 0, operand.op.array.array, offset.x * unit, offset.y, offset.z, 0, 0};
+    }
+    const auto& pointer = operand.op.ptr;
+    return {CU_MEMORYTYPE_UNIFIED, pointer.ptr, nullptr, 0, 0, 0,
+            (pointer.rowLength != 0 ? pointer.rowLength : extent.width) * unit,
+            pointer.layerHeight != 0 ? pointer.layerHeight : extent.height};
+}
+
+// Bytes of an element of the arrays in a copy, 1 where there are none; 0 when they differ or one is unknown.
+std::uint64_t element_of(const CUDA_MEMCPY3D_BATCH_OP& op) {
+    std::uint64_t unit = 0;
+    for (const CUmemcpy3DOperand* each : {&op.src, &op.dst}) {
+        if (each->type == CU_MEMCPY_OPERAND_TYPE_POINTER) continue;
+        const Array* array = each->type == CU_MEMCPY_OPERAND_TYPE_ARRAY ? find_array_locked(each->op.array.array)
+                                                                        : nullptr;
+        if (array == nullptr || array->shape.rows == 0) return 0;
+        const std::uint64_t bytes = array->shape.row_bytes / array->shape.width;
+        if (bytes == 0 || (unit != 0 && unit != bytes)) return 0;
+        unit = bytes;
+    }
+    return unit == 0 ? 1 : unit;
+}
+
+CUresult copy_3d_batch(Function function, size_t count, const CUDA_MEMCPY3D_BATCH_OP* ops, unsigned long long flags,
+                       size_t& failed, CUstream stream) {
+    if (flags != 0 || ops == nullptr || count == 0 || stream == nullptr || stream == CU_STREAM_LEGACY) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return work(function, false, stream, [&] {
+        for (size_t i = 0; i < count; ++i) {
+            const CUDA_MEMCPY3D_BATCH_OP& op = ops[i];
+            failed = i;
+            const std::uint64_t unit = element_of(op);
+            if (unit == 0 || op.extent.width == 0 || op.extent.height == 0 || op.extent.depth == 0 ||
+                !is_order(op.srcAccessOrder)) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            const CUresult result = copy_box_locked(side_of(op.dst, op.extent, unit), side_of(op.src, op.extent, unit),
+                                                    op.extent.width * unit, op.extent.height, op.extent.depth);
+            if (result != CUDA_SUCCESS) return result;
+        }
+        return CUDA_SUCCESS;
+    });
+}
+
 CUresult copy(Function function, bool synchronous, CUstream stream, std::uint64_t to, Place to_place,
               std::uint64_t from, Place from_place, std::uint64_t bytes) {
     return work(function, synchronous, stream,
@@ -338,25 +414,32 @@ CUresult cuMemsetD2D32Async(CUdeviceptr dst, size_t pitch, unsigned int ui, size
     return fill_2d(Function::cuMemsetD2D32Async, false, stream, dst, pitch, ui, width, height, 4);
 }
 
-// Managed memory is host memory here: advice and prefetching are accepted and move nothing.
-CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice, CUstream stream) {
-    return work(Function::cuMemPrefetchAsync, false, stream, [&] {
-        const Region* region = find_region_locked(devPtr);
-        return region != nullptr && region->kind == Region::Kind::Managed && count != 0 ? CUDA_SUCCESS
-                                                                                        : CUDA_ERROR_INVALID_VALUE;
-    });
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                               CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, CUstream hStream) {
+    size_t failed = 0;
+    return copy_batch(Function::cuMemcpyBatchAsync_v2, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failed,
+                      hStream);
 }
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation, unsigned int, CUstream stream) {
-    return impl::cuMemPrefetchAsync(devPtr, count, 0, stream);
+CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                            CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, size_t* failIdx,
+                            CUstream hStream) {
+    size_t failed = SIZE_MAX;
+    const CUresult result = copy_batch(Function::cuMemcpyBatchAsync, dsts, srcs, sizes, count, attrs, attrsIdxs,
+                                       numAttrs, failed, hStream);
+    if (result != CUDA_SUCCESS && failIdx != nullptr) *failIdx = failed;
+    return result;
 }
-CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise, CUdevice) {
-    Locked guard(driver().lock);
-    const Region* region = find_region_locked(devPtr);
-    return region != nullptr && region->kind == Region::Kind::Managed && count != 0 ? CUDA_SUCCESS
-                                                                                    : CUDA_ERROR_INVALID_VALUE;
+CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags,
+                                 CUstream hStream) {
+    size_t failed = 0;
+    return copy_3d_batch(Function::cuMemcpy3DBatchAsync_v2, numOps, opList, flags, failed, hStream);
 }
-CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation) {
-    return impl::cuMemAdvise(devPtr, count, advice, 0);
+CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,
+                              unsigned long long flags, CUstream hStream) {
+    size_t failed = SIZE_MAX;
+    const CUresult result = copy_3d_batch(Function::cuMemcpy3DBatchAsync, numOps, opList, flags, failed, hStream);
+    if (result != CUDA_SUCCESS && failIdx != nullptr) *failIdx = failed;
+    return result;
 }
 
 }  // namespace impl

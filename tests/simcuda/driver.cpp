@@ -1,6 +1,7 @@
 #include "driver.h"
 
 #include "linear.h"
+#include "ranges.h"
 #include "small_heap.h"
 #include "vmm.h"
 
@@ -55,6 +56,7 @@ CUresult make_region_locked(Region::Kind kind, int device, std::uint64_t bytes, 
 std::uint64_t drop_region_locked(Region& region) {
     Driver& d = driver();
     std::uint64_t free_after = 0;
+    keep_pages_locked(region);
     if (!region.pages.empty()) {
         free_after = d.physical.release(region.device, region.pages);
     } else if (region.device >= 0) {

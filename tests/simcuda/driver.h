@@ -44,6 +44,7 @@ struct Context {
     std::vector<PageRun> overhead;
     SmallHeap heap;
     std::map<int, std::size_t> limits;
+    std::vector<PageRun> limit_pages;  // what limits above the defaults cost
     std::vector<int> peers;  // devices whose memory this context may use
 };
 

@@ -223,7 +223,7 @@ def write_map(functions, table, max_version):
     kept = [n for n in functions if max_version == 0 or introduced.get(n, 0) <= max_version]
     lines = ["{", "  global:"] + [f"    {n};" for n in kept]
     # Not part of CUDA: see README.md, "Calls that a capture forbids".
-    lines += ["    fragscope_sim_unsafe_calls;", "  local: *;", "};", ""]
+    lines += ["    fragscope_sim_unsafe_calls;", "    fragscope_sim_doubtful_calls;", "  local: *;", "};", ""]
     return "\n".join(lines)
 
 

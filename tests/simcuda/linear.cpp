@@ -8,6 +8,7 @@
 #include "external.h"
 #include "host.h"
 #include "pools.h"
+#include "ranges.h"
 #include "small_heap.h"
 
 namespace fragscope::sim {
@@ -31,7 +32,7 @@ CUresult linear_allocate_locked(Context& context, std::uint64_t bytes, const cha
 void linear_free_locked(Region& region) {
     const std::uint64_t base = region.base;
     const std::uint64_t bytes = region.requested;
-    const auto size = static_cast<std::int64_t>(region.size);
+    const auto size = range_held_locked(region) ? 0 : static_cast<std::int64_t>(region.size);
     const int device = region.device;
     const std::uint64_t free_after = drop_region_locked(region);
     ledger({"linear_free", base, bytes, -size, device, free_after});

@@ -73,9 +73,9 @@ void log_table(const char* uuid, bool found) {
     write_line(log_file, "%d %d table %s %s\n", ::getpid(), thread_number(), uuid, found ? "FOUND" : "NOT_FOUND");
 }
 
-void log_unsafe(const char* name) {
+void log_unsafe(const char* kind, const char* name) {
     if (!log_open()) return;
-    write_line(log_file, "%d %d unsafe %s\n", ::getpid(), thread_number(), name);
+    write_line(log_file, "%d %d %s %s\n", ::getpid(), thread_number(), kind, name);
 }
 
 void ledger(const LedgerEntry& e) {

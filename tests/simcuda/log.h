@@ -20,8 +20,8 @@ void log_call(const char* name, CUresult result);
 void log_lookup(const char* name, int version, std::uint64_t flags, const char* symbol, int status);
 // "PID TID table UUID FOUND|NOT_FOUND"
 void log_table(const char* uuid, bool found);
-// "PID TID unsafe NAME": a call that a stream capture forbids
-void log_unsafe(const char* name);
+// "PID TID unsafe NAME": a call that a stream capture forbids; "doubtful": that it may forbid
+void log_unsafe(const char* kind, const char* name);
 
 // One change of memory state. README.md lists the operations.
 struct LedgerEntry {

@@ -1,12 +1,17 @@
-// Modules, libraries, functions and launches: they exist so that programs run on. Kernels do nothing.
+// Modules, libraries, functions and launches: they exist so that programs run on. Kernels do nothing. Code and
+// variables cost device memory that no call announces, where settings or a text module say so.
+#include "modules.h"
+
 #include <algorithm>
+#include <cstring>
 #include <deque>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "capture.h"
-#include "driver.h"
 #include "streams.h"
 
 namespace fragscope::sim {
@@ -17,10 +22,25 @@ struct FunctionObject {
     void* owner = nullptr;  // CUmodule or CUlibrary
 };
 
+struct Variable {
+    std::string name;
+    std::uint64_t bytes = 0;
+    std::uint64_t offset = 0;  // in the memory of its module
+};
+
+// A module, or a library, which is a module in each context that uses it.
+struct Owner {
+    Context* context = nullptr;  // of a module; null: a library
+    std::deque<FunctionObject> functions;
+    std::uint64_t bytes = 0;     // of code and variables in a context
+    std::vector<Variable> variables;
+    std::map<Context*, std::uint64_t> loaded;  // base of its memory; 0: it has none
+};
+
 // Functions and modules live in maps keyed by their handle, so that a wrong handle is only not found.
 struct Modules {
-    std::unordered_map<void*, std::deque<FunctionObject>> owners;  // modules and libraries
-    std::unordered_set<const void*> functions;                     // CUfunction and CUkernel
+    std::unordered_map<void*, Owner> owners;
+    std::unordered_set<const void*> functions;  // CUfunction and CUkernel
     std::uintptr_t next = 0x5100'0000'0000;
 };
 
@@ -29,43 +49,168 @@ Modules& modules() {
     return *state;
 }
 
-CUresult load(void** handle, const void* image, bool needs_context) {
+constexpr char kTextModule[] = "fragscope-sim-module";
+constexpr std::uint64_t kVariableAlignment = 256;
+
+// A text that stands for a module: the line kTextModule, then "code BYTES" and "variable NAME BYTES" lines. False
+// when a line is none of these.
+bool read_text(const std::string& text, Owner& owner) {
+    std::istringstream lines(text);
+    std::string line;
+    std::getline(lines, line);
+    while (std::getline(lines, line)) {
+        std::istringstream words(line);
+        std::string kind, name, size, rest;
+        if (!(words >> kind)) continue;
+        if (kind == "variable" && !(words >> name)) return false;
+        std::uint64_t bytes = 0;
+        if (!(words >> size) || !parse_bytes(size, bytes) || (words >> rest)) return false;
+        if (kind == "code") {
+            owner.bytes = bytes;
+        } else if (kind == "variable" && bytes != 0) {
+            owner.variables.push_back({name, bytes, 0});
+        } else {
+            return false;
+        }
+    }
+    for (Variable& each : owner.variables) {
+        each.offset = (owner.bytes + kVariableAlignment - 1) / kVariableAlignment * kVariableAlignment;
+        if (each.bytes > driver().settings.va_bytes || each.offset > driver().settings.va_bytes) return false;
+        owner.bytes = each.offset + each.bytes;
+    }
+    return true;
+}
+
+// The owner's code and variables in a context, where they are not yet.
+CUresult load_into_locked(void* handle, Owner& owner, Context& context) {
+    if (owner.loaded.contains(&context)) return CUDA_SUCCESS;
+    if (owner.bytes == 0) return owner.loaded[&context] = 0, CUDA_SUCCESS;
+    Region* region = nullptr;
+    std::uint64_t free_after = 0;
+    const CUresult result = make_region_locked(Region::Kind::Global, context.device, owner.bytes, true, false, region,
+                                               free_after);
+    if (result != CUDA_SUCCESS) return result;
+    region->context = &context;
+    region->object = reinterpret_cast<std::uint64_t>(handle);
+    owner.loaded[&context] = region->base;
+    ledger({"code_load", region->base, owner.bytes, static_cast<std::int64_t>(region->size), region->device, free_after,
+            region->object});
+    return CUDA_SUCCESS;
+}
+
+void drop_from_locked(std::uint64_t base) {
+    if (base == 0) return;
+    Region& region = driver().regions.find(base)->second;
+    const std::uint64_t bytes = region.requested, handle = region.object;
+    const auto size = static_cast<std::int64_t>(region.size);
+    const int device = region.device;
+    const std::uint64_t free_after = drop_region_locked(region);
+    ledger({"code_unload", base, bytes, -size, device, free_after, handle});
+}
+
+// Without taking it out of the list.
+void end_owner_locked(void* handle, Owner& owner) {
+    for (const FunctionObject& function : owner.functions) modules().functions.erase(&function);
+    for (const auto& [context, base] : owner.loaded) drop_from_locked(base);
+    ledger({owner.context != nullptr ? "module_unload" : "library_unload", reinterpret_cast<std::uint64_t>(handle),
+            owner.bytes, 0, -1, 0});
+}
+
+// `text`: the image when it is a text module, otherwise empty.
+CUresult load(void** handle, bool given, const std::string& text, bool is_module) {
     Context* context = nullptr;
-    if (const CUresult error = require_context(context); needs_context && error != CUDA_SUCCESS) return error;
-    if (handle == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult error = require_context(context); is_module && error != CUDA_SUCCESS) return error;
+    if (handle == nullptr || !given) return CUDA_ERROR_INVALID_VALUE;
+    Owner owner;
+    owner.context = is_module ? context : nullptr;
+    owner.bytes = driver().settings.module_bytes;
+    if (!text.empty() && !read_text(text, owner)) return CUDA_ERROR_INVALID_IMAGE;
     Locked guard(driver().lock);
     modules().next += 64;
-    *handle = reinterpret_cast<void*>(modules().next);
-    modules().owners[*handle];
+    void* const made = reinterpret_cast<void*>(modules().next);
+    // A library goes into a context when that first needs it.
+    if (is_module && !driver().settings.lazy_loading) {
+        if (const CUresult error = load_into_locked(made, owner, *context); error != CUDA_SUCCESS) return error;
+    }
+    *handle = made;
+    ledger({is_module ? "module_load" : "library_load", modules().next, owner.bytes, 0, -1, 0,
+            is_module ? context->id : 0});
+    modules().owners.emplace(made, std::move(owner));
     return CUDA_SUCCESS;
+}
+
+CUresult load_image(void** handle, const void* image, bool is_module) {
+    const bool text = image != nullptr &&
+                      std::strncmp(static_cast<const char*>(image), kTextModule, sizeof kTextModule - 1) == 0;
+    return load(handle, image != nullptr, text ? static_cast<const char*>(image) : "", is_module);
+}
+
+CUresult load_file(void** handle, const char* path, bool is_module) {
+    std::string text;
+    if (path != nullptr) {
+        std::ifstream file(path, std::ios::binary);
+        std::string magic(sizeof kTextModule - 1, '\0');
+        if (file.read(magic.data(), static_cast<std::streamsize>(magic.size())) && magic == kTextModule) {
+            std::ostringstream rest;
+            rest << file.rdbuf();
+            text = magic + rest.str();
+        }
+    }
+    return load(handle, path != nullptr, text, is_module);
 }
 
 CUresult unload(void* handle) {
     Locked guard(driver().lock);
     const auto found = modules().owners.find(handle);
     if (found == modules().owners.end()) return CUDA_ERROR_INVALID_HANDLE;
-    for (const FunctionObject& function : found->second) modules().functions.erase(&function);
+    end_owner_locked(handle, found->second);
     modules().owners.erase(found);
     return CUDA_SUCCESS;
 }
 
-// The image is not read: every name is taken to be in it.
+// Code is not read: every name is taken to be in it.
 CUresult get_function(void** function, void* owner, const char* name) {
     if (function == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
     Locked guard(driver().lock);
     const auto found = modules().owners.find(owner);
     if (found == modules().owners.end()) return CUDA_ERROR_INVALID_HANDLE;
-    for (FunctionObject& each : found->second) {
+    auto& functions = found->second.functions;
+    for (FunctionObject& each : functions) {
         if (each.name == name) return *function = &each, CUDA_SUCCESS;
     }
-    found->second.push_back({name, owner});
-    modules().functions.insert(&found->second.back());
-    *function = &found->second.back();
+    functions.push_back({name, owner});
+    modules().functions.insert(&functions.back());
+    *function = &functions.back();
     return CUDA_SUCCESS;
+}
+
+// Needs the memory that it lies in, so that a module that waited for its first use is loaded now.
+CUresult get_variable(CUdeviceptr* address, size_t* bytes, void* handle, const char* name) {
+    Context* context = nullptr;
+    if (const CUresult error = require_context(context); error != CUDA_SUCCESS) return error;
+    if (name == nullptr || (address == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+    Locked guard(driver().lock);
+    const auto found = modules().owners.find(handle);
+    if (found == modules().owners.end()) return CUDA_ERROR_INVALID_HANDLE;
+    Owner& owner = found->second;
+    for (const Variable& each : owner.variables) {
+        if (each.name != name) continue;
+        Context& where = owner.context != nullptr ? *owner.context : *context;
+        if (const CUresult error = load_into_locked(handle, owner, where); error != CUDA_SUCCESS) return error;
+        if (address != nullptr) *address = owner.loaded[&where] + each.offset;
+        if (bytes != nullptr) *bytes = each.bytes;
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_NOT_FOUND;
 }
 
 const FunctionObject* find_function_locked(const void* handle) {
     return modules().functions.contains(handle) ? static_cast<const FunctionObject*>(handle) : nullptr;
+}
+
+CUresult load_function_locked(const FunctionObject& function, Context& context) {
+    Owner& owner = modules().owners.find(function.owner)->second;
+    return load_into_locked(function.owner, owner, owner.context != nullptr ? *owner.context : context);
 }
 
 CUresult check_function(const void* handle) {
@@ -81,8 +226,9 @@ CUresult launch(const void* function, CUstream handle, unsigned long long grid, 
     if (find_function_locked(function) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     Stream* stream = find_stream_locked(handle, *context);
     if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    ++stream->issued;
-    return CUDA_SUCCESS;
+    const CUresult result = load_function_locked(*find_function_locked(function), *stream->context);
+    if (result == CUDA_SUCCESS) ++stream->issued;
+    return result;
 }
 
 unsigned long long product(unsigned x, unsigned y, unsigned z) {
@@ -114,19 +260,37 @@ CUresult occupancy(int* blocks, const void* function, int block_size, size_t sha
 
 }  // namespace
 
+void destroy_modules_locked(Context& context) {
+    auto& owners = modules().owners;
+    for (auto at = owners.begin(); at != owners.end();) {
+        Owner& owner = at->second;
+        if (owner.context == &context) {
+            end_owner_locked(at->first, owner);
+            at = owners.erase(at);
+            continue;
+        }
+        const auto loaded = owner.loaded.find(&context);
+        if (loaded != owner.loaded.end()) {
+            drop_from_locked(loaded->second);
+            owner.loaded.erase(loaded);
+        }
+        ++at;
+    }
+}
+
 namespace impl {
 
 CUresult cuModuleLoad(CUmodule* module, const char* fname) {
-    return load(reinterpret_cast<void**>(module), fname, true);
+    return load_file(reinterpret_cast<void**>(module), fname, true);
 }
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
-    return load(reinterpret_cast<void**>(module), image, true);
+    return load_image(reinterpret_cast<void**>(module), image, true);
 }
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int, CUjit_option*, void**) {
-    return load(reinterpret_cast<void**>(module), image, true);
+    return load_image(reinterpret_cast<void**>(module), image, true);
 }
 CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
-    return load(reinterpret_cast<void**>(module), fatCubin, true);
+    return load_image(reinterpret_cast<void**>(module), fatCubin, true);
 }
 CUresult cuModuleUnload(CUmodule hmod) { return unload(hmod); }
 CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
@@ -134,19 +298,20 @@ CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name)
 }
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
     if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *mode = CU_MODULE_LAZY_LOADING;
+    *mode = driver().settings.lazy_loading ? CU_MODULE_LAZY_LOADING : CU_MODULE_EAGER_LOADING;
     return CUDA_SUCCESS;
 }
-// The image is not read, so the size of a variable is not known.
-CUresult cuModuleGetGlobal_v2(CUdeviceptr*, size_t*, CUmodule, const char*) { return CUDA_ERROR_NOT_FOUND; }
+CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {
+    return get_variable(dptr, bytes, hmod, name);
+}
 
 CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned int,
                            CUlibraryOption*, void**, unsigned int) {
-    return load(reinterpret_cast<void**>(library), code, false);
+    return load_image(reinterpret_cast<void**>(library), code, false);
 }
 CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option*, void**, unsigned int,
                                CUlibraryOption*, void**, unsigned int) {
-    return load(reinterpret_cast<void**>(library), fileName, false);
+    return load_file(reinterpret_cast<void**>(library), fileName, false);
 }
 CUresult cuLibraryUnload(CUlibrary library) { return unload(library); }
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
@@ -159,7 +324,9 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
     *pMod = reinterpret_cast<CUmodule>(library);
     return CUDA_SUCCESS;
 }
-CUresult cuLibraryGetGlobal(CUdeviceptr*, size_t*, CUlibrary, const char*) { return CUDA_ERROR_NOT_FOUND; }
+CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
+    return get_variable(dptr, bytes, library, name);
+}
 CUresult cuLibraryGetManaged(CUdeviceptr*, size_t*, CUlibrary, const char*) { return CUDA_ERROR_NOT_FOUND; }
 
 CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
@@ -190,11 +357,24 @@ CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfu
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute, int) { return check_function(hfunc); }
 CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache) { return check_function(hfunc); }
 CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig) { return check_function(hfunc); }
-CUresult cuFuncLoad(CUfunction function) { return check_function(function); }
+CUresult cuFuncLoad(CUfunction function) {
+    Context* context = nullptr;
+    if (const CUresult error = require_context(context); error != CUDA_SUCCESS) return error;
+    Locked guard(driver().lock);
+    const FunctionObject* found = find_function_locked(function);
+    return found == nullptr ? CUDA_ERROR_INVALID_HANDLE : load_function_locked(*found, *context);
+}
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
+    Context* context = nullptr;
+    if (const CUresult error = require_context(context); error != CUDA_SUCCESS) return error;
     if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *state = CU_FUNCTION_LOADING_STATE_LOADED;
-    return check_function(function);
+    Locked guard(driver().lock);
+    const FunctionObject* found = find_function_locked(function);
+    if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    const Owner& owner = modules().owners.find(found->owner)->second;
+    const bool loaded = owner.loaded.contains(owner.context != nullptr ? owner.context : context);
+    *state = loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
+    return CUDA_SUCCESS;
 }
 CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
     if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -85,6 +85,13 @@ std::string apply(Settings& s, const std::string& key, const std::string& value)
     if (key == "page_size") return bytes(s.page_size);
     if (key == "granularity_minimum") return bytes(s.granularity_minimum);
     if (key == "granularity_recommended") return bytes(s.granularity_recommended);
+    if (key == "multicast_granularity") return bytes(s.multicast_granularity);
+    if (key == "module_bytes") return bytes(s.module_bytes);
+    if (key == "module_loading") {
+        if (value != "lazy" && value != "eager") return "expected lazy or eager";
+        return s.lazy_loading = value == "lazy", "";
+    }
+    if (key == "limit_memory") return on_off(s.limit_memory);
     if (key == "pool_chunk") return bytes(s.pool_chunk);
     if (key == "va_bytes") return bytes(s.va_bytes);
     if (key == "context_overhead") return bytes(s.context_overhead);
@@ -192,6 +199,7 @@ bool power_of_two(std::uint64_t value) { return value != 0 && (value & (value - 
 std::string check(Settings& s) {
     if (s.granularity_minimum == 0) s.granularity_minimum = s.page_size;
     if (s.granularity_recommended == 0) s.granularity_recommended = s.granularity_minimum;
+    if (s.multicast_granularity == 0) s.multicast_granularity = 2 * s.granularity_recommended;
     if (s.driver_version == 0) s.driver_version = kDefaultDriverVersion;
     if (!power_of_two(s.page_size) || s.page_size < 4096 || s.page_size > (std::uint64_t{1} << 30)) {
         return "page_size: expected a power of two from 4 KiB to 1 GiB";
@@ -207,6 +215,9 @@ std::string check(Settings& s) {
     }
     if (!power_of_two(s.granularity_recommended) || s.granularity_recommended < s.granularity_minimum) {
         return "granularity_recommended: expected a power of two, at least granularity_minimum";
+    }
+    if (s.multicast_granularity < s.granularity_minimum || s.multicast_granularity % s.granularity_minimum != 0) {
+        return "multicast_granularity: expected a multiple of granularity_minimum";
     }
     if (s.pool_chunk == 0 || s.pool_chunk % s.page_size != 0) return "pool_chunk: expected a multiple of page_size";
     if (s.va_base == 0 || s.va_base % s.page_size != 0) return "va_base: expected a multiple of page_size, not 0";

@@ -37,6 +37,10 @@ struct Settings {
     std::uint64_t page_size = std::uint64_t{2} << 20;         // bytes of one physical page
     std::uint64_t granularity_minimum = 0;                    // bytes; 0: page_size
     std::uint64_t granularity_recommended = 0;                // bytes; 0: granularity_minimum
+    std::uint64_t multicast_granularity = 0;                  // bytes; 0: twice granularity_recommended
+    std::uint64_t module_bytes = 0;                           // device bytes of a module's code in a context
+    bool lazy_loading = true;                                 // code is loaded when it is first needed
+    bool limit_memory = false;                                // cuCtxSetLimit changes device memory
     std::uint64_t pool_chunk = std::uint64_t{32} << 20;       // bytes by which a pool grows
     std::uint64_t va_base = std::uint64_t{1} << 47;           // first device address
     std::uint64_t va_bytes = std::uint64_t{1} << 47;          // size of the device address space

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "ranges.h"
+
 namespace fragscope::sim {
 namespace {
 
@@ -113,7 +115,7 @@ bool small_free_locked(Region& region, std::uint64_t address) {
     }
     heap.block.erase(heap.block.begin() + static_cast<std::ptrdiff_t>(index));
     heap.upper_bound.erase(heap.upper_bound.begin() + static_cast<std::ptrdiff_t>(index));
-    const auto size = static_cast<std::int64_t>(region.size);
+    const auto size = range_held_locked(region) ? 0 : static_cast<std::int64_t>(region.size);
     const std::uint64_t free_after = drop_region_locked(region);
     ledger({"linear_free", address, bytes, -size, device, free_after});
     return true;

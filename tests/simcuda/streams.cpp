@@ -258,6 +258,8 @@ CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
 CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
     CUcontext handle = nullptr;
     if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    // Seen to be refused in a capture, though no document says so.
+    if (const CUresult error = check_unsafe(Function::cuStreamGetDevice); error != CUDA_SUCCESS) return error;
     if (const CUresult error = impl::cuStreamGetCtx(hStream, &handle); error != CUDA_SUCCESS) return error;
     Locked guard(driver().lock);
     *device = context_of_locked(handle)->device;

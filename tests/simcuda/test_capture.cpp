@@ -6,6 +6,7 @@
 using namespace sim_test;
 
 extern "C" unsigned long long fragscope_sim_unsafe_calls();
+extern "C" unsigned long long fragscope_sim_doubtful_calls();
 
 namespace {
 
@@ -120,4 +121,41 @@ SIM_TEST("a second stream joins by waiting for an event", "CONTEXT_OVERHEAD=0") 
     CHECK(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
     CHECK(cuStreamIsCapturing(second, &status) == CUDA_SUCCESS);
     CHECK(status == CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+SIM_TEST("calls that a capture may forbid are counted and done", "CONTEXT_OVERHEAD=0") {
+    start();
+    free_bytes();
+    CHECK(fragscope_sim_doubtful_calls() == 0);  // no capture yet
+    const CUstream stream = capturing(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    free_bytes();
+    CHECK(fragscope_sim_doubtful_calls() == 1);
+    const CUmemGenericAllocationHandle handle = create(2 * kMiB);
+    CHECK(cuMemRelease(handle) == CUDA_SUCCESS);
+    CHECK(fragscope_sim_doubtful_calls() == 3);
+    CUcontext context = nullptr;
+    CHECK(cuCtxGetCurrent(&context) == CUDA_SUCCESS);
+    std::thread([&] {
+        cuCtxSetCurrent(context);
+        std::size_t free = 0;
+        cuMemGetInfo(&free, nullptr);  // another thread's capture, which is its own affair
+    }).join();
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CHECK(cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS);
+    free_bytes();
+    CHECK(cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS);
+    CHECK(fragscope_sim_doubtful_calls() == 3);
+    CHECK(fragscope_sim_unsafe_calls() == 0);
+    CUgraph graph = nullptr;
+    CHECK(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+    free_bytes();
+    CHECK(fragscope_sim_doubtful_calls() == 3);
+}
+
+SIM_TEST("the device of a stream is not to be asked for in a capture", "CONTEXT_OVERHEAD=0") {
+    start();
+    const CUstream stream = capturing(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CUdevice device = 0;
+    CHECK(cuStreamGetDevice(stream, &device) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CHECK(fragscope_sim_unsafe_calls() == 1);
 }

@@ -243,3 +243,42 @@ SIM_TEST("access of another device to a pool", "CONTEXT_OVERHEAD=0") {
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
     CHECK(cuMemPoolSetAccess(pool, &access, 1) == CUDA_ERROR_INVALID_VALUE);  // its own device keeps its access
 }
+
+SIM_TEST("a descriptor of a range keeps its memory", "CONTEXT_OVERHEAD=0") {
+    start();
+    const std::size_t before = free_bytes();
+    const CUdeviceptr linear = allocate(4 * kMiB);
+    int first = -1, second = -1, none = -1;
+    const auto get = [](int& fd, CUdeviceptr address, std::size_t bytes) {
+        return cuMemGetHandleForAddressRange(&fd, address, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    };
+    CHECK(get(none, linear + 512, 4096) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(get(none, linear, 8 * kMiB) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(get(first, linear, 4096) == CUDA_SUCCESS);
+    CHECK(get(second, linear, 8192) == CUDA_SUCCESS);
+    CHECK(cuMemFree(linear) == CUDA_SUCCESS);
+    CHECK(before - free_bytes() == 4 * kMiB);
+    ::close(first);
+    CHECK(before - free_bytes() == 4 * kMiB);
+    ::close(second);
+    CHECK(free_bytes() == before);
+    // Closed before the memory is freed: nothing is kept.
+    const CUdeviceptr other = allocate(4 * kMiB);
+    CHECK(get(first, other, 4096) == CUDA_SUCCESS);
+    ::close(first);
+    CHECK(before - free_bytes() == 4 * kMiB);
+    CHECK(cuMemFree(other) == CUDA_SUCCESS);
+    CHECK(free_bytes() == before);
+    // Mapped memory: all of the range has to be mapped.
+    CUdeviceptr reserved = 0;
+    REQUIRE(cuMemAddressReserve(&reserved, 4 * kMiB, 0, 0, 0) == CUDA_SUCCESS);
+    const CUmemGenericAllocationHandle handle = create(2 * kMiB);
+    REQUIRE(cuMemMap(reserved, 2 * kMiB, 0, handle, 0) == CUDA_SUCCESS);
+    REQUIRE(cuMemRelease(handle) == CUDA_SUCCESS);
+    CHECK(get(none, reserved, 4 * kMiB) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(get(first, reserved, 2 * kMiB) == CUDA_SUCCESS);
+    CHECK(cuMemUnmap(reserved, 2 * kMiB) == CUDA_SUCCESS);
+    CHECK(before - free_bytes() == 2 * kMiB);
+    ::close(first);
+    CHECK(free_bytes() == before);
+}

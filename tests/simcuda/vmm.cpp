@@ -1,8 +1,6 @@
 // cuMemAddressReserve, cuMemCreate, cuMemMap and their kin; see vmm.h for what keeps memory alive.
 #include "vmm.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 
 #include "capture.h"
 #include "linear.h"
+#include "ranges.h"
 
 namespace fragscope::sim {
 namespace {
@@ -38,20 +37,10 @@ Handle& new_handle(PhysicalMemory& memory) {
     return handle;
 }
 
-// Whether a descriptor of the pipe that was handed out is still open anywhere.
-bool watch_open(const PhysicalMemory& memory) {
-    struct stat status {};
-    if (::fstat(memory.watch, &status) != 0 || status.st_ino != memory.watch_inode) return false;
-    pollfd poll{memory.watch, POLLIN, 0};
-    return ::poll(&poll, 1, 0) >= 0 && (poll.revents & POLLHUP) == 0;
-}
-
 // Closes our end once nobody has the other. Returns true when that freed the memory.
 bool check_watch(PhysicalMemory& memory) {
-    if (memory.watch < 0 || watch_open(memory)) return false;
-    struct stat status {};
-    if (::fstat(memory.watch, &status) == 0 && status.st_ino == memory.watch_inode) ::close(memory.watch);
-    memory.watch = -1;
+    if (memory.pipe.watch < 0 || memory.pipe.open()) return false;
+    memory.pipe.close();
     std::uint64_t free_after = 0;
     if (!driver().physical.descriptors_closed(memory.shared, free_after)) return false;
     ledger({"physical_free", static_cast<std::uint64_t>(memory.shared), memory.bytes,
@@ -66,6 +55,11 @@ std::uint64_t free_now(int device) {
 // Ends `memory` when nothing in this process refers to it any more.
 void settle(PhysicalMemory& memory) {
     if (memory.handles > 0) return;
+    if (memory.multicast) {
+        end_multicast_locked(memory);
+        vmm().memory.remove_if([&](const PhysicalMemory& each) { return &each == &memory; });
+        return;
+    }
     Driver& d = driver();
     std::uint64_t free_after = 0;
     std::int64_t charged = 0;
@@ -73,7 +67,7 @@ void settle(PhysicalMemory& memory) {
         check_watch(memory);
         const bool freed = d.physical.leave(memory.shared, free_after);
         if (freed) charged = -static_cast<std::int64_t>(memory.bytes);
-        if (memory.watch >= 0) {
+        if (memory.pipe.watch >= 0) {
             // Only descriptors keep it: remember the pipe until poll_exports_locked() finds it closed.
             ledger({"physical_left", static_cast<std::uint64_t>(memory.shared), memory.bytes, 0, memory.device,
                     free_after});
@@ -138,6 +132,11 @@ Handle* find_handle_locked(std::uint64_t value) {
     return found == vmm().handles.end() ? nullptr : &found->second;
 }
 
+Handle& new_memory_locked(PhysicalMemory memory) {
+    vmm().memory.push_back(std::move(memory));
+    return new_handle(vmm().memory.back());
+}
+
 void settle_handle_locked(Handle& handle) {
     if (handle.references > 0 || handle.mappings > 0) return;
     PhysicalMemory& memory = *handle.memory;
@@ -156,12 +155,13 @@ Mapping* find_mapping(Region& reservation, std::uint64_t address, std::uint64_t&
 }
 
 void poll_exports_locked() {
+    poll_ranges_locked();
     auto& memory = vmm().memory;
     for (auto at = memory.begin(); at != memory.end();) {
         PhysicalMemory& each = *at++;
-        if (each.watch < 0) continue;
+        if (each.pipe.watch < 0) continue;
         check_watch(each);
-        if (each.watch >= 0 || each.handles > 0) continue;
+        if (each.pipe.watch >= 0 || each.handles > 0) continue;
         memory.remove_if([&](const PhysicalMemory& other) { return &other == &each; });
     }
 }
@@ -241,9 +241,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
-    vmm().memory.push_back(std::move(made));
-    PhysicalMemory& memory = vmm().memory.back();
-    *handle = new_handle(memory).value;
+    const Handle& created = new_memory_locked(std::move(made));
+    const PhysicalMemory& memory = *created.memory;
+    *handle = created.value;
     ledger({"create", *handle, size, memory.device >= 0 ? static_cast<std::int64_t>(size) : 0, memory.device,
             free_after});
     return CUDA_SUCCESS;
@@ -284,6 +284,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
     Locked guard(d.lock);
     Handle* found = find_handle(handle);
     if (found == nullptr || found->references == 0) return CUDA_ERROR_INVALID_VALUE;
+    // The real driver waits until all devices of a multicast object have been added.
+    if (found->memory->multicast && !found->memory->multicast->complete()) return CUDA_ERROR_ILLEGAL_STATE;
     if (offset > found->memory->bytes || size > found->memory->bytes - offset) return CUDA_ERROR_INVALID_VALUE;
     Region* region = find_reservation(ptr, size);
     if (region == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -364,7 +366,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop, CUmem
     if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
     Locked guard(driver().lock);
     const Handle* found = find_handle(handle);
-    if (found == nullptr || found->references == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (found == nullptr || found->references == 0 || found->memory->multicast) return CUDA_ERROR_INVALID_VALUE;
     *prop = {};
     prop->type = CU_MEM_ALLOCATION_TYPE_PINNED;
     prop->requestedHandleTypes = static_cast<CUmemAllocationHandleType>(found->memory->handle_types);
@@ -374,8 +376,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop, CUmem
     return CUDA_SUCCESS;
 }
 
-// The descriptor handed out is the write end of a pipe whose read end the driver keeps: its inode names the
-// memory to an importer, and the kernel says when the last copy of it, in whatever process, is closed.
+// The inode of the descriptor handed out names the memory to an importer.
 CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType handleType, unsigned long long flags) {
     if (shareableHandle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -388,34 +389,24 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
         return CUDA_ERROR_INVALID_VALUE;
     }
     check_watch(memory);
-    int out = -1;
-    if (memory.watch >= 0) {
-        char path[64];
-        std::snprintf(path, sizeof path, "/proc/self/fd/%d", memory.watch);
-        out = ::open(path, O_WRONLY | O_CLOEXEC);
-        if (out < 0) return CUDA_ERROR_OPERATING_SYSTEM;
-    } else {
-        int ends[2];
-        struct stat status {};
-        if (::pipe2(ends, O_CLOEXEC) != 0) return CUDA_ERROR_OPERATING_SYSTEM;
-        ::fstat(ends[0], &status);
+    const bool fresh = memory.pipe.watch < 0;
+    const int out = memory.pipe.hand_out();
+    if (out < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+    if (fresh) {
         bool named = false;
         if (memory.shared < 0) {
             memory.shared = driver().physical.share({memory.device, memory.bytes, memory.gpu_direct}, memory.pages,
-                                                    status.st_ino);
+                                                    memory.pipe.inode);
             named = memory.shared >= 0;
             if (named) memory.pages.clear();
         } else {
-            named = driver().physical.rename(memory.shared, status.st_ino);
+            named = driver().physical.rename(memory.shared, memory.pipe.inode);
         }
         if (!named) {
-            ::close(ends[0]);
-            ::close(ends[1]);
+            memory.pipe.close();
+            ::close(out);
             return CUDA_ERROR_NOT_SUPPORTED;
         }
-        memory.watch = ends[0];
-        memory.watch_inode = status.st_ino;
-        out = ends[1];
     }
     *static_cast<int*>(shareableHandle) = out;
     ledger({"export", handle, memory.bytes, 0, memory.device, free_now(memory.device)});

@@ -5,8 +5,27 @@
 #pragma once
 
 #include "driver.h"
+#include "watched_pipe.h"
 
 namespace fragscope::sim {
+
+struct Handle;
+
+// The team behind a multicast object (multicast.cpp).
+struct Multicast {
+    struct Binding {
+        Handle* memory;
+        int device;
+        std::uint64_t offset;  // in the object
+        std::uint64_t size;
+    };
+    std::uint64_t handle = 0;
+    unsigned wanted = 0;  // devices
+    unsigned handle_types = 0;
+    std::vector<int> devices;
+    std::vector<Binding> bindings;
+    bool complete() const { return devices.size() == wanted; }
+};
 
 // One cuMemCreate or import, as this process sees it.
 struct PhysicalMemory {
@@ -18,10 +37,10 @@ struct PhysicalMemory {
     unsigned usage = 0;           // CU_MEM_CREATE_USAGE_* bits
     unsigned handles = 0;         // live handles to it
     int shared = -1;              // index in Physical, once exported or imported
-    int watch = -1;               // read end of the pipe whose write end was handed out
-    std::uint64_t watch_inode = 0;
+    WatchedPipe pipe;             // of the descriptors that were handed out
     std::vector<PageRun> pages;   // while not shared
     Backing backing;
+    std::unique_ptr<Multicast> multicast;  // null: memory
 };
 
 struct Handle {
@@ -42,6 +61,11 @@ struct Mapping {
 Handle* find_handle_locked(std::uint64_t value);
 // To be called after a reference or mapping of the handle ended: it and its memory end when nothing is left.
 void settle_handle_locked(Handle& handle);
+
+// A first handle to new memory.
+Handle& new_memory_locked(PhysicalMemory memory);
+// Unbinds all: the last handle and mapping of the object are gone.
+void end_multicast_locked(PhysicalMemory& object);
 
 // The mapping that holds `address`, with its start; null when nothing is mapped there.
 Mapping* find_mapping(Region& reservation, std::uint64_t address, std::uint64_t& start);

@@ -101,8 +101,10 @@ bool describe_format(CUarray_format format, unsigned channels, cudaChannelFormat
     return true;
 }
 
-bool describe(const cudaChannelFormatDesc* desc, cudaExtent extent, unsigned flags,
-              CUDA_ARRAY3D_DESCRIPTOR* result) {
+}  // namespace
+
+bool describe_array(const cudaChannelFormatDesc* desc, cudaExtent extent, unsigned flags,
+                    CUDA_ARRAY3D_DESCRIPTOR* result) {
     if (desc == nullptr) return false;
     const Format format = format_of(*desc);
     if (format.channels == 0) return false;
@@ -115,8 +117,6 @@ bool describe(const cudaChannelFormatDesc* desc, cudaExtent extent, unsigned fla
     result->Flags = flags;  // cudaArray* and CUDA_ARRAY3D_* flags have the same values
     return true;
 }
-
-}  // namespace
 
 cudaError_t array_element_bytes(cudaArray_const_t array, size_t* bytes) {
     cudaChannelFormatDesc desc = {};
@@ -139,7 +139,7 @@ cudaError_t cudaMallocArray(cudaArray_t* array, const cudaChannelFormatDesc* des
 cudaError_t cudaMalloc3DArray(cudaArray_t* array, const cudaChannelFormatDesc* desc, cudaExtent extent,
                               unsigned int flags) {
     CUDA_ARRAY3D_DESCRIPTOR descriptor = {};
-    if (array == nullptr || !describe(desc, extent, flags, &descriptor)) return record(cudaErrorInvalidValue);
+    if (array == nullptr || !describe_array(desc, extent, flags, &descriptor)) return record(cudaErrorInvalidValue);
     return call_in_context(&DriverTable::Array3DCreate, to_driver_array(array), &descriptor);
 }
 
@@ -187,7 +187,7 @@ cudaError_t cudaArrayGetMemoryRequirements(cudaArrayMemoryRequirements* memoryRe
 cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t* mipmappedArray, const cudaChannelFormatDesc* desc,
                                      cudaExtent extent, unsigned int numLevels, unsigned int flags) {
     CUDA_ARRAY3D_DESCRIPTOR descriptor = {};
-    if (mipmappedArray == nullptr || !describe(desc, extent, flags, &descriptor))
+    if (mipmappedArray == nullptr || !describe_array(desc, extent, flags, &descriptor))
         return record(cudaErrorInvalidValue);
     return call_in_context(&DriverTable::MipmappedArrayCreate,
                            reinterpret_cast<CUmipmappedArray*>(mipmappedArray), &descriptor, numLevels);
@@ -218,4 +218,39 @@ cudaError_t cudaMipmappedArrayGetMemoryRequirements(cudaArrayMemoryRequirements*
     memoryRequirements->size = needed.size;
     memoryRequirements->alignment = needed.alignment;
     return cudaSuccess;
+}
+
+namespace fragscope::simrt {
+namespace {
+
+void copy_properties(const CUDA_ARRAY_SPARSE_PROPERTIES& from, cudaArraySparseProperties* to) {
+    *to = {};
+    to->tileExtent.width = from.tileExtent.width;
+    to->tileExtent.height = from.tileExtent.height;
+    to->tileExtent.depth = from.tileExtent.depth;
+    to->miptailFirstLevel = from.miptailFirstLevel;
+    to->miptailSize = from.miptailSize;
+    to->flags = from.flags;
+}
+
+}  // namespace
+}  // namespace fragscope::simrt
+
+cudaError_t cudaArrayGetSparseProperties(cudaArraySparseProperties* sparseProperties, cudaArray_t array) {
+    if (sparseProperties == nullptr) return record(cudaErrorInvalidValue);
+    CUDA_ARRAY_SPARSE_PROPERTIES found = {};
+    const cudaError_t error =
+        call_in_context(&DriverTable::ArrayGetSparseProperties, &found, to_driver_array(array));
+    if (error == cudaSuccess) copy_properties(found, sparseProperties);
+    return error;
+}
+
+cudaError_t cudaMipmappedArrayGetSparseProperties(cudaArraySparseProperties* sparseProperties,
+                                                  cudaMipmappedArray_t mipmap) {
+    if (sparseProperties == nullptr) return record(cudaErrorInvalidValue);
+    CUDA_ARRAY_SPARSE_PROPERTIES found = {};
+    const cudaError_t error = call_in_context(&DriverTable::MipmappedArrayGetSparseProperties, &found,
+                                              reinterpret_cast<CUmipmappedArray>(mipmap));
+    if (error == cudaSuccess) copy_properties(found, sparseProperties);
+    return error;
 }

@@ -1,9 +1,20 @@
-// The part of graphs that concerns memory and life cycles; building kernel and copy nodes is not offered.
+// The part of graphs that concerns memory and life cycles; the driver makes no kernel and copy nodes.
 #include <cuda_runtime_api.h>
+
+#include <cstddef>
 
 #include "state.h"
 
 using namespace fragscope::simrt;
+
+// The two interfaces' structures have the same layout; only the types of their members differ.
+static_assert(sizeof(cudaGraphNodeParams) == sizeof(CUgraphNodeParams));
+static_assert(sizeof(cudaGraphExecUpdateResultInfo) == sizeof(CUgraphExecUpdateResultInfo));
+static_assert(int{cudaGraphNodeTypeMemAlloc} == int{CU_GRAPH_NODE_TYPE_MEM_ALLOC});
+static_assert(int{cudaGraphNodeTypeMemFree} == int{CU_GRAPH_NODE_TYPE_MEM_FREE});
+static_assert(offsetof(cudaGraphNodeParams, alloc.dptr) == offsetof(CUgraphNodeParams, alloc.dptr));
+static_assert(offsetof(cudaMemAllocNodeParams, dptr) == offsetof(CUDA_MEM_ALLOC_NODE_PARAMS, dptr));
+static_assert(offsetof(cudaMemPoolProps, usage) == offsetof(CUmemPoolProps, usage));
 
 cudaError_t cudaGraphCreate(cudaGraph_t* pGraph, unsigned int flags) {
     return call_in_context(&DriverTable::GraphCreate, pGraph, flags);
@@ -26,6 +37,36 @@ cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* pGraphNode, cudaGraph_t 
                                        cudaGraph_t childGraph) {
     return call_in_context(&DriverTable::GraphAddChildGraphNode, pGraphNode, graph, pDependencies,
                            numDependencies, childGraph);
+}
+
+cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t* pGraphNode, cudaGraph_t graph,
+                                     const cudaGraphNode_t* pDependencies, size_t numDependencies,
+                                     cudaMemAllocNodeParams* nodeParams) {
+    return call_in_context(&DriverTable::GraphAddMemAllocNode, pGraphNode, graph, pDependencies,
+                           numDependencies, reinterpret_cast<CUDA_MEM_ALLOC_NODE_PARAMS*>(nodeParams));
+}
+
+cudaError_t cudaGraphMemAllocNodeGetParams(cudaGraphNode_t node, cudaMemAllocNodeParams* params_out) {
+    return call_in_context(&DriverTable::GraphMemAllocNodeGetParams, node,
+                           reinterpret_cast<CUDA_MEM_ALLOC_NODE_PARAMS*>(params_out));
+}
+
+cudaError_t cudaGraphMemFreeNodeGetParams(cudaGraphNode_t node, void* dptr_out) {
+    return call_in_context(&DriverTable::GraphMemFreeNodeGetParams, node, static_cast<CUdeviceptr*>(dptr_out));
+}
+
+cudaError_t cudaGraphAddNode(cudaGraphNode_t* pGraphNode, cudaGraph_t graph,
+                             const cudaGraphNode_t* pDependencies, const cudaGraphEdgeData* dependencyData,
+                             size_t numDependencies, cudaGraphNodeParams* nodeParams) {
+    return call_in_context(&DriverTable::GraphAddNode, pGraphNode, graph, pDependencies,
+                           reinterpret_cast<const CUgraphEdgeData*>(dependencyData), numDependencies,
+                           reinterpret_cast<CUgraphNodeParams*>(nodeParams));
+}
+
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t hGraphExec, cudaGraph_t hGraph,
+                                cudaGraphExecUpdateResultInfo* resultInfo) {
+    return call_in_context(&DriverTable::GraphExecUpdate, hGraphExec, hGraph,
+                           reinterpret_cast<CUgraphExecUpdateResultInfo*>(resultInfo));
 }
 
 cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t* pGraphNode, cudaGraph_t graph,

@@ -170,6 +170,13 @@ cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNo
                           reinterpret_cast<const CUgraphEdgeData*>(dependencyData), numDependencies, flags);
 }
 
+cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t* pGraphExec, cudaGraph_t graph,
+                                           cudaGraphInstantiateParams* instantiateParams) {
+    static_assert(sizeof(cudaGraphInstantiateParams) == sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS));
+    return call_on_stream(&StreamFunctions::GraphInstantiateWithParams, pGraphExec, graph,
+                          reinterpret_cast<CUDA_GRAPH_INSTANTIATE_PARAMS*>(instantiateParams));
+}
+
 cudaError_t cudaGraphUpload(cudaGraphExec_t graphExec, cudaStream_t stream) {
     return call_on_stream(&StreamFunctions::GraphUpload, graphExec, stream);
 }

@@ -296,3 +296,23 @@ cudaError_t cudaMemset2DAsync(void* devPtr, size_t pitch, int value, size_t widt
     return call_on_stream(&StreamFunctions::MemsetD2D8Async, to_device(devPtr), pitch,
                           static_cast<unsigned char>(value), width, height, stream);
 }
+
+static_assert(sizeof(cudaMemcpyAttributes) == sizeof(CUmemcpyAttributes));
+
+// The driver's signature of this ABI takes what it does not change without const.
+cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* srcs, const size_t* sizes, size_t count,
+                                 cudaMemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
+                                 cudaStream_t stream) {
+    return call_on_stream(&StreamFunctions::MemcpyBatchAsync,
+                          reinterpret_cast<CUdeviceptr*>(const_cast<void**>(dsts)),
+                          reinterpret_cast<CUdeviceptr*>(const_cast<void**>(const_cast<const void**>(srcs))),
+                          const_cast<size_t*>(sizes), count, reinterpret_cast<CUmemcpyAttributes*>(attrs),
+                          attrsIdxs, numAttrs, stream);
+}
+
+cudaError_t cudaMemcpy3DBatchAsync(size_t numOps, cudaMemcpy3DBatchOp* opList, unsigned long long flags,
+                                   cudaStream_t stream) {
+    static_assert(sizeof(cudaMemcpy3DBatchOp) == sizeof(CUDA_MEMCPY3D_BATCH_OP));
+    return call_on_stream(&StreamFunctions::Memcpy3DBatchAsync, numOps,
+                          reinterpret_cast<CUDA_MEMCPY3D_BATCH_OP*>(opList), flags, stream);
+}
