@@ -1,6 +1,7 @@
 // One intercepted call that has returned, and what a row of hooks.def can say about it. Arguments that the
 // driver filled in are read only when it succeeded; a failed call is recorded with what was asked for.
-// The members are in hot.h (inlined into wrappers) and events.cpp.
+// The members are in hot.h (inlined into wrappers) and, by family as the rows are, in events*.cpp. Lists that the program
+// passes are read only when the driver accepted them: nothing else says that their lengths are true.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,23 @@
 #include "proto/wire.h"
 
 namespace fragscope::interpose {
+
+using wire::Advice;
+
+// A list of extents as the batch functions take it, with where they should lie: location `j` is of the extents from
+// indices[j] on, up to indices[j + 1].
+struct Extents {
+    const CUdeviceptr* addresses = nullptr;
+    const std::size_t* sizes = nullptr;
+    std::size_t count = 0;
+    const CUmemLocation* locations = nullptr;
+    const std::size_t* indices = nullptr;
+    std::size_t location_count = 0;
+};
+// Of the functions that name the host by a device number.
+CUmemLocation location_of(CUdevice device);
+// Records of one call about a list, at most; what was left out is counted among the lost ones.
+inline constexpr std::size_t kMaxParts = 256;
 
 class Call {
   public:
@@ -32,6 +50,8 @@ class Call {
 
     void initialized();
     void called();
+    // A call that says nothing of memory: noted where the session wants all calls, or if it failed for want of memory.
+    void asked();
     void looked_up(void** function);
 
     template <typename Pointer>
@@ -67,6 +87,8 @@ class Call {
     void pool_bound(const CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool);
 
     void context_created(const CUcontext* out, unsigned flags, CUdevice device);
+    void context_attached(const CUcontext* out);
+    void context_detached(CUcontext context);
     void context_destroyed(CUcontext context);
     void context_current(CUcontext context);
     void primary_retained(const CUcontext* out, CUdevice device);
@@ -78,6 +100,71 @@ class Call {
     void synchronized(CUstream stream);
     void capture_begun();
     void capture_ended();
+
+    // Arrays.
+    void array_created(const CUarray* out, const CUDA_ARRAY_DESCRIPTOR* wanted);
+    void array_created(const CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* wanted);
+    void array_created(const CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* wanted, unsigned levels);
+    template <typename Array>
+    void array_aliased(const void* owner, const Array* out) {
+        array_aliased_at(number_of(owner), succeeded() && out != nullptr ? number_of(*out) : 0);
+    }
+    void array_mapped(const CUarrayMapInfo* parts, unsigned count, CUstream stream);
+    void object_released(Kind kind, const void* object);
+
+    // Sharing.
+    void ipc_exported(const CUipcMemHandle* out, CUdeviceptr address);
+    void ipc_opened(const CUdeviceptr* out, const CUipcMemHandle& handle);
+    void range_exported(CUdeviceptr address, std::size_t bytes, CUmemRangeHandleType type);
+    void pool_exported(CUmemoryPool pool, CUmemAllocationHandleType type);
+    void pool_imported(const CUmemoryPool* out, CUmemAllocationHandleType type);
+    void pool_pointer_exported(const CUmemPoolPtrExportData* out, CUdeviceptr address);
+    void pool_pointer_imported(const CUdeviceptr* out, CUmemoryPool pool, const CUmemPoolPtrExportData* shared);
+    void pool_access_set(CUmemoryPool pool, const CUmemAccessDesc* descriptors, std::size_t count);
+    void external_imported(const CUexternalMemory* out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* wanted);
+    void external_mapped(const CUdeviceptr* out, CUexternalMemory external,
+                         const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* wanted);
+    void graphics_mapped(Kind kind, unsigned count, const CUgraphicsResource* resources, CUstream stream);
+    void graphics_pointer(const CUdeviceptr* out, const std::size_t* bytes, CUgraphicsResource resource);
+    void multicast_created(const CUmemGenericAllocationHandle* out, const CUmulticastObjectProp* wanted);
+    void multicast_device_added(CUmemGenericAllocationHandle handle, CUdevice device);
+    // `source`: a memory handle or an address, as the function has it.
+    void multicast_bound(CUmemGenericAllocationHandle handle, std::size_t offset, std::size_t bytes,
+                         std::uint64_t source);
+    void multicast_unbound(CUmemGenericAllocationHandle handle, CUdevice device, std::size_t offset,
+                           std::size_t bytes);
+    void peer_access_set(bool on, CUcontext peer);
+
+    // Graphs.
+    void graph_allocation(const CUgraphNode* out, CUgraph graph, const CUDA_MEM_ALLOC_NODE_PARAMS* wanted);
+    void graph_free(const CUgraphNode* out, CUgraph graph, CUdeviceptr address);
+    void graph_node(const CUgraphNode* out, CUgraph graph, const CUgraphNodeParams* wanted);
+    void graph_instantiated(const CUgraphExec* out, CUgraph graph, unsigned long long flags);
+    void graph_uploaded();
+    void graph_launched(CUgraphExec executable, CUstream stream);
+    void graph_memory_trimmed(CUdevice device);
+
+    // Code, streams, limits.
+    void module_loaded(const CUmodule* out, const void* image);
+    void module_loaded_from(const CUmodule* out, const char* path);
+    void library_loaded(const CUlibrary* out, const void* image);
+    void library_loaded_from(const CUlibrary* out, const char* path);
+    void module_unloaded(const void* object, bool library);
+    template <typename Address>
+    void global_found(const Address* out, const std::size_t* bytes, const void* object, bool managed) {
+        global_found_at(succeeded() && out != nullptr ? number_of(*out) : 0, bytes, object, managed);
+    }
+    void limit_set(CUlimit limit, std::size_t value);
+    void stream_created(const CUstream* out);
+    void green_stream_created(const CUstream* out);
+    void green_context_created(const CUgreenCtx* out, CUdevice device, unsigned flags);
+    void checkpoint(unsigned step, int process);
+
+    // Where managed memory should lie.
+    void advised(CUdeviceptr address, std::size_t bytes, CUmemLocation location, Advice what, unsigned value);
+    void advised(CUdeviceptr address, std::size_t bytes, CUmemLocation location, Advice what, unsigned value,
+                 CUstream stream);
+    void advised_each(Advice what, const Extents& extents, CUstream stream);
 
     void touched(CUdeviceptr address, std::size_t bytes);
     void opaque_write();
@@ -91,6 +178,20 @@ class Call {
 
     void acquired_at(Kind kind, std::uint64_t address, std::size_t bytes, unsigned flags);
     void released_at(Kind kind, std::uint64_t address);
+    void array_aliased_at(std::uint64_t owner, std::uint64_t array);
+    void array_created_at(std::uint64_t array, const CUDA_ARRAY3D_DESCRIPTOR& wanted, unsigned levels);
+    void graph_allocation_at(std::uint64_t node, CUgraph graph, const CUmemLocation& location, std::size_t bytes,
+                             CUdeviceptr address);
+    void code_loaded(bool library, std::uint64_t object, std::uint64_t bytes);
+    void global_found_at(std::uint64_t address, const std::size_t* bytes, const void* object, bool managed);
+    // Record number `part` of a call that has one for each entry of a list.
+    void record_part(std::size_t part, Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
+                     std::uint64_t extra);
+    // How many of a list's `count` entries have a record; the others are counted as left out.
+    std::size_t parts_of(Kind kind, std::size_t count) const;
+    void at_location(const CUmemLocation& location);
+    void at_ordinal(CUdevice device);
+    void noted();
     // Fills in `device`, the context and the flags that say what is not known; sends a first look at a new
     // context.
     Place place();

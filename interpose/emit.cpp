@@ -223,6 +223,14 @@ wire::Record* open_record(std::uint16_t function, Kind kind, std::uint16_t resul
     return slot;
 }
 
+void leave_out(Kind kind, std::uint64_t records) {
+    ThreadState& thread = thread_state;
+    if (records == 0 || !has_ring(thread)) return;
+    session.slot->lost_kinds[static_cast<std::uint32_t>(kind)].fetch_add(static_cast<std::uint32_t>(records),
+                                                                         std::memory_order_relaxed);
+    thread.ring.header()->lost_others.fetch_add(records, std::memory_order_relaxed);
+}
+
 void emit(const wire::Record& record) {
     wire::Record* slot = open_record(record.function, record.kind, record.result, record.bytes);
     if (slot == nullptr) return;

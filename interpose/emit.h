@@ -92,6 +92,8 @@ inline wire::Record shim_record(Kind kind, HookId function, std::uint8_t device,
 // thread_state.ring; nullptr: there is none to be had, and the loss is counted. Function names go ahead of
 // their first record.
 wire::Record* open_record(std::uint16_t function, Kind kind, std::uint16_t result, std::uint64_t bytes);
+// Counts records that a call would have had beyond those that one call may have.
+void leave_out(Kind kind, std::uint64_t records);
 // Sends one record.
 void emit(const wire::Record& record);
 // Sends a text, cut to wire::kMaxTextBytes; `id` as its kind says. False: not sent, or not all of it.

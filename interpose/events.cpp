@@ -42,6 +42,19 @@ void Call::initialized() {
 
 void Call::called() { record(Kind::kCalled, 0, 0, 0, 0); }
 
+void Call::asked() {
+    if (attach() && (session.calls || result_ == CUDA_ERROR_OUT_OF_MEMORY)) noted();
+}
+
+void Call::noted() {
+    Call call = *this;  // what else the call is told by has its own time and number
+    if (call.result_ == CUDA_ERROR_OUT_OF_MEMORY) call.place();
+    if (call.start_ == 0) call.start_ = now();
+    call.sequence_ = next_sequence();
+    call.record(Kind::kCalled, 0, 0, 0, 0);
+    call.explain_failure();
+}
+
 void Call::looked_up(void** function) {
     if (succeeded() && function != nullptr && *function != nullptr)
         *function = answer(*function, caller_);
@@ -195,6 +208,7 @@ void Call::pool_acquired(const CUdeviceptr* out, std::size_t bytes, CUmemoryPool
     if (pool != nullptr) remember_pool(source);
     const std::uint64_t address = succeeded() && out != nullptr ? *out : 0;
     if (succeeded()) renew(address, bytes);
+    if (succeeded() && (flags_ & wire::kCaptured) != 0) graphs_allocate.store(true, std::memory_order_relaxed);
     record(Kind::kPoolAcquired, address, bytes, source, bits(stream));
     explain_failure();
 }
@@ -249,6 +263,7 @@ void Call::pool_attribute_set(CUmemoryPool pool, CUmemPool_attribute attribute, 
 
 void Call::pool_seen(const CUmemoryPool* out) {
     if (succeeded() && out != nullptr) remember_pool(bits(*out));
+    asked();
 }
 
 void Call::pool_bound(CUdevice device, CUmemoryPool pool) {
@@ -282,6 +297,20 @@ void Call::context_created(const CUcontext* out, unsigned flags, CUdevice device
     record(Kind::kContextCreated, 0, flags, context, 0);
     explain_failure();
     if (context != 0) first_look();
+}
+
+void Call::context_attached(const CUcontext* out) {
+    first_look();
+    if (succeeded() && out != nullptr) interpose::context_attached(bits(*out));
+    called();
+}
+
+// The last user's detaching is the end of the context.
+void Call::context_detached(CUcontext context) {
+    if (succeeded() && interpose::context_detached(bits(context)))
+        called();
+    else
+        context_destroyed(context);
 }
 
 void Call::context_destroyed(CUcontext context) {
@@ -373,18 +402,50 @@ void Call::explain_failure() {
 
 void Call::opaque_write() {
     if (succeeded() && attach()) session.slot->opaque_writes.fetch_add(1, std::memory_order_relaxed);
+    asked();
 }
 
 void Call::launched() {
     if (succeeded() && attach()) session.slot->launches.fetch_add(1, std::memory_order_relaxed);
+    asked();
+}
+
+void Call::at_ordinal(CUdevice device) {
+    at_device(device >= 0 && device < wire::kDeviceUnknown ? static_cast<std::uint8_t>(device)
+                                                           : wire::kDeviceUnknown);
+}
+
+void Call::at_location(const CUmemLocation& location) {
+    at_ordinal(location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : -1);
+}
+
+void Call::record_part(std::size_t part, Kind kind, std::uint64_t address, std::uint64_t bytes,
+                       std::uint64_t object, std::uint64_t extra) {
+    const std::uint16_t flags = flags_;
+    if (part != 0) flags_ |= wire::kContinued;
+    record(kind, address, bytes, object, extra);
+    flags_ = flags;
+}
+
+std::size_t Call::parts_of(Kind kind, std::size_t count) const {
+    if (!succeeded()) return 0;
+    if (count <= kMaxParts) return count;
+    leave_out(kind, count - kMaxParts);
+    return kMaxParts;
+}
+
+void Call::object_released(Kind kind, const void* object) {
+    unplaced_inline(kind, 0, 0, number_of(object), 0);
 }
 
 void Call::number_now() {
     start_ = now();
+    duration_ = 0;
     sequence_ = next_sequence();
 }
 
 void Call::touched(CUdeviceptr address, std::size_t bytes) {
+    asked();
     if (!succeeded() || !attach() || !session.touches || !touch(address, bytes)) return;
     at_device(wire::kDeviceUnknown);
     number_now();

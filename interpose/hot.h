@@ -107,9 +107,17 @@ class HotCall : public Call {
         renew(address, bytes);
         unplaced_inline(Kind::kMapped, address, bytes, handle, offset);
     }
-    [[gnu::always_inline]] void launched() { session.slot->launches.fetch_add(1, std::memory_order_relaxed); }
+    [[gnu::always_inline]] void asked() {
+        if (session.calls) [[unlikely]]
+            in_memory().noted();
+    }
+    [[gnu::always_inline]] void launched() {
+        session.slot->launches.fetch_add(1, std::memory_order_relaxed);
+        asked();
+    }
     [[gnu::always_inline]] void opaque_write() {
         session.slot->opaque_writes.fetch_add(1, std::memory_order_relaxed);
+        asked();
     }
 
   private:

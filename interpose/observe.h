@@ -13,7 +13,14 @@
 
 namespace fragscope::interpose {
 
-enum class When { kBefore, kAfter, kUnnumbered };
+enum class When { kBefore, kAfter, kTimed, kUnnumbered };
+
+// Whether the call's duration is wanted. Once the process is attached.
+template <When when>
+inline bool timed() {
+    if constexpr (when == When::kUnnumbered) return session.calls;
+    return true;
+}
 
 // `row` is the wrapper's closure (hooks.cpp). It is taken by value: what it holds need not lie in memory on
 // the straight path then.
@@ -68,10 +75,11 @@ template <When when, typename Function, typename Row>
 
     std::uint64_t sequence = 0, start = 0;
     std::uint32_t duration = 0;
-    if constexpr (when != When::kUnnumbered) start = now();
+    const bool time = timed<when>();
+    if (time) start = now();
     if constexpr (when == When::kBefore) sequence = next_sequence();
     const CUresult result = row(real);
-    if constexpr (when != When::kUnnumbered) duration = duration_between(start, now());
+    if (time) duration = duration_between(start, now());
     if constexpr (when == When::kAfter) sequence = next_sequence();
     tell(id, result, sequence, start, duration, caller, row);
     thread.gate = thread.gate_when_idle;
@@ -101,10 +109,11 @@ template <When when, typename Function, typename Row>
 
     std::uint64_t sequence = 0, start = 0;
     std::uint32_t duration = 0;
-    if constexpr (when != When::kUnnumbered) start = fast_now();
+    const bool time = timed<when>();
+    if (time) start = fast_now();
     if constexpr (when == When::kBefore) sequence = next_sequence();
     const CUresult result = row(real);
-    if constexpr (when != When::kUnnumbered) duration = duration_between(start, fast_now());
+    if (time) duration = duration_between(start, fast_now());
     if constexpr (when == When::kAfter) sequence = next_sequence();
 
     if (result != CUDA_SUCCESS) [[unlikely]] {

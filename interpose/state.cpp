@@ -11,6 +11,7 @@ namespace fragscope::interpose {
 constinit std::atomic<std::uint32_t> context_epoch{1};
 constinit KnownPools known_pools{};
 constinit std::atomic<std::int32_t> captures_running{0};
+constinit std::atomic<bool> graphs_allocate{false};
 constinit std::atomic<bool> environment_sent{false};
 
 namespace {
@@ -18,6 +19,7 @@ namespace {
 struct KnownContext {
     std::atomic<std::uint64_t> context;
     std::atomic<std::uint8_t> device;
+    std::atomic<std::uint32_t> attached;  // uses beside that of who created it
 };
 constinit KnownContext contexts[kMaxContexts];
 constexpr std::uint64_t kEndedContext = 1;  // keeps the place of a context that was destroyed
@@ -40,6 +42,7 @@ bool remember_context(std::uint64_t context, std::uint8_t device) {
     for (KnownContext& known : contexts) {
         std::uint64_t value = known.context.load(std::memory_order_relaxed);
         if (value == 0 && known.context.compare_exchange_strong(value, context)) {
+            known.attached.store(0, std::memory_order_relaxed);
             known.device.store(device, std::memory_order_release);
             contexts_seen.fetch_add(1, std::memory_order_relaxed);
             return true;
@@ -64,6 +67,7 @@ void reset_process_state() {
     any_pending.store(false);
     pending_unknown.store(false);
     captures_running.store(0);
+    graphs_allocate.store(false);
     environment_sent.store(false);
     forget_names();
     forget_touches();
@@ -103,6 +107,22 @@ void context_ended(std::uint64_t context) {
         std::uint64_t value = context;
         if (known.context.compare_exchange_strong(value, kEndedContext)) return;
     }
+}
+
+void context_attached(std::uint64_t context) {
+    for (KnownContext& known : contexts)
+        if (known.context.load(std::memory_order_acquire) == context)
+            known.attached.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool context_detached(std::uint64_t context) {
+    for (KnownContext& known : contexts) {
+        if (known.context.load(std::memory_order_acquire) != context) continue;
+        std::uint32_t uses = known.attached.load(std::memory_order_relaxed);
+        while (uses != 0)
+            if (known.attached.compare_exchange_weak(uses, uses - 1, std::memory_order_relaxed)) return true;
+    }
+    return false;
 }
 
 bool several_contexts() { return contexts_seen.load(std::memory_order_relaxed) > 1; }

@@ -33,6 +33,9 @@ Place here();
 // The device of a context that was once seen current.
 std::uint8_t device_of(std::uint64_t context);
 void context_ended(std::uint64_t context);
+// cuCtxAttach counts a use of a context, cuCtxDetach ends one. False: it was the last, and the context is gone.
+void context_attached(std::uint64_t context);
+bool context_detached(std::uint64_t context);
 // More than one context was seen in this process.
 bool several_contexts();
 
@@ -60,6 +63,8 @@ void set_current_pool(std::uint8_t device, std::uint64_t pool);
 // captures
 
 extern constinit std::atomic<std::int32_t> captures_running;
+// A graph of this process was given an allocation: launches may take memory from now on.
+extern constinit std::atomic<bool> graphs_allocate;
 
 // --------------------------------------------------------------------------------- streams with frees under
 // way

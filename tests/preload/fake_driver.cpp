@@ -253,7 +253,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_
     if (function == nullptr || symbol == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *function = nullptr;
     // An address in the driver that it exports under no name.
-    if (std::strcmp(symbol, "cuMemAdvise") == 0) *function = reinterpret_cast<char*>(&cuInit) + 1;
+    if (std::strcmp(symbol, "cuCtxGetFlags") == 0) *function = reinterpret_cast<char*>(&cuInit) + 1;
     // The newest variant; the caller's exact names are found as they are.
     for (const char* suffix : {"_v2", ""})
         for (const Export& each : exports) {

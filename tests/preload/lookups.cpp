@@ -38,7 +38,7 @@ int main() {
         again == nullptr)
         return 1;
     resolver = reinterpret_cast<Resolver>(again);
-    std::set<std::string> names = {"", "cuNoSuchFunction", "cuArrayCreate", "cuModuleLoadData"};
+    std::set<std::string> names = {"", "cuNoSuchFunction", "cuGraphCreate", "cuFuncGetName"};
     for (const char* row : kRows) names.insert(base_name(row));
     for (const std::string& name : names)
         for (const int version : {2000, 3020, 4000, 6050, 7000, 8000, 10010, 11000, 11020, 12000, 12030,

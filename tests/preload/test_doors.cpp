@@ -52,7 +52,7 @@ TEST_CASE("look-ups are counted, with those that lead into the driver and match 
     REQUIRE(sent.size() == 1);
     CHECK(sent[0].lookups_hooked > 4);
     CHECK(sent[0].lookups > sent[0].lookups_hooked);
-    CHECK(sent[0].lookups_unmatched == 1);  // the fake driver's cuMemAdvise by cuGetProcAddress
+    CHECK(sent[0].lookups_unmatched == 1);  // the fake driver's cuCtxGetFlags by cuGetProcAddress
 }
 
 TEST_CASE("a driver without the newer functions looks the same with and without the shim") {

@@ -114,7 +114,7 @@ int kinds(const Arguments&) {
 int doors(const Arguments&) {
     void* driver = open_driver();
     for (const char* function :
-         {"cuMemAlloc_v2", "cuMemAlloc", "cuGetProcAddress_v2", "cuMemAdvise", "cuNoSuchFunction"}) {
+         {"cuMemAlloc_v2", "cuMemAlloc", "cuGetProcAddress_v2", "cuCtxGetFlags", "cuNoSuchFunction"}) {
         std::printf("handle %s %s\n", function, home(dlsym(driver, function)).c_str());
         std::printf("again %s %s\n", function, home(dlsym(driver, function)).c_str());
         std::printf("default %s %s\n", function, home(dlsym(RTLD_DEFAULT, function)).c_str());
@@ -126,7 +126,7 @@ int doors(const Arguments&) {
     void* address = nullptr;
     CUdriverProcAddressQueryResult status{};
     for (const char* function :
-         {"cuMemAlloc", "cuInit", "cuMemAllocAsync", "cuGetProcAddress", "cuMemAdvise", "cuNone", ""}) {
+         {"cuMemAlloc", "cuInit", "cuMemAllocAsync", "cuGetProcAddress", "cuCtxGetFlags", "cuNone", ""}) {
         const CUresult result = resolver(function, &address, 12000, 0, nullptr);
         std::printf("resolver %s %d %s\n", function, result, home(address).c_str());
     }
