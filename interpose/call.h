@@ -1,7 +1,8 @@
 // One intercepted call that has returned, and what a row of hooks.def can say about it. Arguments that the
 // driver filled in are read only when it succeeded; a failed call is recorded with what was asked for.
-// The members are in hot.h (inlined into wrappers) and, by family as the rows are, in events*.cpp. Lists that the program
-// passes are read only when the driver accepted them: nothing else says that their lengths are true.
+// The members are in hot.h (inlined into wrappers) and, by family as the rows are, in events*.cpp. Lists that
+// the program passes are read only when the driver accepted them: nothing else says that their lengths are
+// true.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,8 @@ namespace fragscope::interpose {
 
 using wire::Advice;
 
-// A list of extents as the batch functions take it, with where they should lie: location `j` is of the extents from
-// indices[j] on, up to indices[j + 1].
+// A list of extents as the batch functions take it, with where they should lie: location `j` is of the
+// extents from indices[j] on, up to indices[j + 1].
 struct Extents {
     const CUdeviceptr* addresses = nullptr;
     const std::size_t* sizes = nullptr;
@@ -50,7 +51,8 @@ class Call {
 
     void initialized();
     void called();
-    // A call that says nothing of memory: noted where the session wants all calls, or if it failed for want of memory.
+    // A call that says nothing of memory: noted where the session wants all calls, or if it failed for want
+    // of memory.
     void asked();
     void looked_up(void** function);
 
@@ -119,7 +121,8 @@ class Call {
     void pool_exported(CUmemoryPool pool, CUmemAllocationHandleType type);
     void pool_imported(const CUmemoryPool* out, CUmemAllocationHandleType type);
     void pool_pointer_exported(const CUmemPoolPtrExportData* out, CUdeviceptr address);
-    void pool_pointer_imported(const CUdeviceptr* out, CUmemoryPool pool, const CUmemPoolPtrExportData* shared);
+    void pool_pointer_imported(const CUdeviceptr* out, CUmemoryPool pool,
+                               const CUmemPoolPtrExportData* shared);
     void pool_access_set(CUmemoryPool pool, const CUmemAccessDesc* descriptors, std::size_t count);
     void external_imported(const CUexternalMemory* out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* wanted);
     void external_mapped(const CUdeviceptr* out, CUexternalMemory external,
@@ -180,13 +183,13 @@ class Call {
     void released_at(Kind kind, std::uint64_t address);
     void array_aliased_at(std::uint64_t owner, std::uint64_t array);
     void array_created_at(std::uint64_t array, const CUDA_ARRAY3D_DESCRIPTOR& wanted, unsigned levels);
-    void graph_allocation_at(std::uint64_t node, CUgraph graph, const CUmemLocation& location, std::size_t bytes,
-                             CUdeviceptr address);
+    void graph_allocation_at(std::uint64_t node, CUgraph graph, const CUmemLocation& location,
+                             std::size_t bytes, CUdeviceptr address);
     void code_loaded(bool library, std::uint64_t object, std::uint64_t bytes);
     void global_found_at(std::uint64_t address, const std::size_t* bytes, const void* object, bool managed);
     // Record number `part` of a call that has one for each entry of a list.
-    void record_part(std::size_t part, Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
-                     std::uint64_t extra);
+    void record_part(std::size_t part, Kind kind, std::uint64_t address, std::uint64_t bytes,
+                     std::uint64_t object, std::uint64_t extra);
     // How many of a list's `count` entries have a record; the others are counted as left out.
     std::size_t parts_of(Kind kind, std::size_t count) const;
     void at_location(const CUmemLocation& location);

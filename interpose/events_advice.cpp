@@ -19,14 +19,15 @@ CUmemLocation location_of(CUdevice device) {
     return location;
 }
 
-void Call::advised(CUdeviceptr address, std::size_t bytes, CUmemLocation location, Advice what, unsigned value) {
+void Call::advised(CUdeviceptr address, std::size_t bytes, CUmemLocation location, Advice what,
+                   unsigned value) {
     at_location(location);
     record(Kind::kAdvised, address, bytes, packed(location), wire::pack_advice(what, value));
     explain_failure();
 }
 
-void Call::advised(CUdeviceptr address, std::size_t bytes, CUmemLocation location, Advice what, unsigned value,
-                   CUstream stream) {
+void Call::advised(CUdeviceptr address, std::size_t bytes, CUmemLocation location, Advice what,
+                   unsigned value, CUstream stream) {
     mark_capture(stream);
     advised(address, bytes, location, what, value);
 }

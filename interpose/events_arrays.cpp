@@ -8,8 +8,8 @@ namespace fragscope::interpose {
 
 namespace {
 
-// Bits that one element takes, all channels together; 0: not known. Of the block-compressed and most planar formats the
-// headers do not say whether the descriptor counts texels or blocks of them.
+// Bits that one element takes, all channels together; 0: not known. Of the block-compressed and most planar
+// formats the headers do not say whether the descriptor counts texels or blocks of them.
 std::uint64_t element_bits(CUarray_format format, unsigned channels) {
     switch (format) {
         case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -98,7 +98,8 @@ void Call::array_created(const CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* want
                      wanted != nullptr ? *wanted : CUDA_ARRAY3D_DESCRIPTOR{}, 0);
 }
 
-void Call::array_created(const CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* wanted, unsigned levels) {
+void Call::array_created(const CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* wanted,
+                         unsigned levels) {
     const CUDA_ARRAY3D_DESCRIPTOR description = wanted != nullptr ? *wanted : CUDA_ARRAY3D_DESCRIPTOR{};
     array_created_at(succeeded() && out != nullptr ? number_of(*out) : 0, description,
                      clamp_levels(description, levels));

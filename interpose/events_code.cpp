@@ -13,7 +13,8 @@ namespace fragscope::interpose {
 
 namespace {
 
-// Leading words of what nvcc embeds for the runtime (fatbinary_section.h) and of the fat binary that it points to.
+// Leading words of what nvcc embeds for the runtime (fatbinary_section.h) and of the fat binary that it
+// points to.
 constexpr std::uint32_t kWrapperMagic = 0x466243b1;
 constexpr std::uint32_t kFatBinaryMagic = 0xba55ed50;
 struct Wrapper {
@@ -31,7 +32,8 @@ constexpr std::uint64_t kMaxImage = std::uint64_t{1} << 36;
 std::uint64_t elf_bytes(const unsigned char* image) {
     Elf64_Ehdr header;
     std::memcpy(&header, image, sizeof header);
-    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shnum == 0)
+    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(Elf64_Shdr) ||
+        header.e_shnum == 0)
         return 0;
     if (header.e_shoff > kMaxImage || header.e_phoff > kMaxImage) return 0;
     // The driver has just read these tables.
@@ -67,7 +69,8 @@ std::uint64_t image_bytes(const void* image) {
     }
     if (std::memcmp(bytes, ELFMAG, SELFMAG) == 0) return elf_bytes(bytes);
     // PTX: text that ends with a NUL.
-    const bool text = bytes[0] == '.' || bytes[0] == '/' || bytes[0] == '\n' || bytes[0] == '\r' || bytes[0] == ' ';
+    const bool text =
+        bytes[0] == '.' || bytes[0] == '/' || bytes[0] == '\n' || bytes[0] == '\r' || bytes[0] == ' ';
     return text ? std::strlen(reinterpret_cast<const char*>(bytes)) : 0;
 }
 
@@ -81,7 +84,7 @@ std::uint64_t file_bytes(const char* path) {
 
 }  // namespace
 
-// --------------------------------------------------------------------------------------------------------- code
+// -------------------------------------------------------------------------------------- code
 
 void Call::code_loaded(bool library, std::uint64_t object, std::uint64_t bytes) {
     const Place at = place();
@@ -91,33 +94,38 @@ void Call::code_loaded(bool library, std::uint64_t object, std::uint64_t bytes) 
 }
 
 void Call::module_loaded(const CUmodule* out, const void* image) {
-    code_loaded(false, succeeded() && out != nullptr ? number_of(*out) : 0, succeeded() ? image_bytes(image) : 0);
+    code_loaded(false, succeeded() && out != nullptr ? number_of(*out) : 0,
+                succeeded() ? image_bytes(image) : 0);
 }
 
 void Call::module_loaded_from(const CUmodule* out, const char* path) {
-    code_loaded(false, succeeded() && out != nullptr ? number_of(*out) : 0, succeeded() ? file_bytes(path) : 0);
+    code_loaded(false, succeeded() && out != nullptr ? number_of(*out) : 0,
+                succeeded() ? file_bytes(path) : 0);
 }
 
 void Call::library_loaded(const CUlibrary* out, const void* image) {
-    code_loaded(true, succeeded() && out != nullptr ? number_of(*out) : 0, succeeded() ? image_bytes(image) : 0);
+    code_loaded(true, succeeded() && out != nullptr ? number_of(*out) : 0,
+                succeeded() ? image_bytes(image) : 0);
 }
 
 void Call::library_loaded_from(const CUlibrary* out, const char* path) {
-    code_loaded(true, succeeded() && out != nullptr ? number_of(*out) : 0, succeeded() ? file_bytes(path) : 0);
+    code_loaded(true, succeeded() && out != nullptr ? number_of(*out) : 0,
+                succeeded() ? file_bytes(path) : 0);
 }
 
 void Call::module_unloaded(const void* object, bool library) {
     unplaced_inline(Kind::kModuleUnloaded, library ? 1 : 0, 0, number_of(object), 0);
 }
 
-void Call::global_found_at(std::uint64_t address, const std::size_t* bytes, const void* object, bool managed) {
+void Call::global_found_at(std::uint64_t address, const std::size_t* bytes, const void* object,
+                           bool managed) {
     place();
     const std::uint64_t size = succeeded() && bytes != nullptr ? *bytes : 0;
     record(Kind::kGlobalFound, address, size, number_of(object), managed ? 1 : 0);
     explain_failure();
 }
 
-// -------------------------------------------------------------------------------------- limits, streams, contexts
+// ----------------------------------------------------------------- limits, streams, contexts
 
 void Call::limit_set(CUlimit limit, std::size_t value) {
     const Place at = place();
@@ -144,7 +152,8 @@ void Call::green_context_created(const CUgreenCtx* out, CUdevice device, unsigne
 }
 
 void Call::checkpoint(unsigned step, int process) {
-    unplaced_inline(Kind::kCheckpoint, step, 0, static_cast<std::uint64_t>(static_cast<std::int64_t>(process)), 0);
+    unplaced_inline(Kind::kCheckpoint, step, 0,
+                    static_cast<std::uint64_t>(static_cast<std::int64_t>(process)), 0);
     explain_failure();
 }
 

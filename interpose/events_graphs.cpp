@@ -4,8 +4,8 @@
 
 namespace fragscope::interpose {
 
-void Call::graph_allocation_at(std::uint64_t node, CUgraph graph, const CUmemLocation& location, std::size_t bytes,
-                               CUdeviceptr address) {
+void Call::graph_allocation_at(std::uint64_t node, CUgraph graph, const CUmemLocation& location,
+                               std::size_t bytes, CUdeviceptr address) {
     if (succeeded()) {
         graphs_allocate.store(true, std::memory_order_relaxed);
         renew(address, bytes);
@@ -43,7 +43,8 @@ void Call::graph_node(const CUgraphNode* out, CUgraph graph, const CUgraphNodePa
 
 void Call::graph_instantiated(const CUgraphExec* out, CUgraph graph, unsigned long long flags) {
     place();
-    record(Kind::kGraphInstantiated, 0, flags, succeeded() && out != nullptr ? number_of(*out) : 0, number_of(graph));
+    record(Kind::kGraphInstantiated, 0, flags, succeeded() && out != nullptr ? number_of(*out) : 0,
+           number_of(graph));
     explain_failure();
 }
 

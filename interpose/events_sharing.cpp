@@ -14,7 +14,7 @@ std::uint64_t identity(const Description& description) {
 
 }  // namespace
 
-// --------------------------------------------------------------------------------------------- between processes
+// ------------------------------------------------------------------------- between processes
 
 void Call::ipc_exported(const CUipcMemHandle* out, CUdeviceptr address) {
     unplaced_inline(Kind::kIpcExported, address, 0, 0, succeeded() && out != nullptr ? identity(*out) : 0);
@@ -46,13 +46,14 @@ void Call::pool_pointer_exported(const CUmemPoolPtrExportData* out, CUdeviceptr 
                     succeeded() && out != nullptr ? identity(*out) : 0);
 }
 
-void Call::pool_pointer_imported(const CUdeviceptr* out, CUmemoryPool pool, const CUmemPoolPtrExportData* shared) {
+void Call::pool_pointer_imported(const CUdeviceptr* out, CUmemoryPool pool,
+                                 const CUmemPoolPtrExportData* shared) {
     unplaced_inline(Kind::kPoolPointerImported, succeeded() && out != nullptr ? *out : 0, 0, number_of(pool),
                     succeeded() && shared != nullptr ? identity(*shared) : 0);
     explain_failure();
 }
 
-// ------------------------------------------------------------------------------- of other programming interfaces
+// ----------------------------------------------------------- of other programming interfaces
 
 void Call::external_imported(const CUexternalMemory* out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* wanted) {
     place();
@@ -68,7 +69,8 @@ void Call::external_mapped(const CUdeviceptr* out, CUexternalMemory external,
     const std::uint64_t address = succeeded() && out != nullptr ? *out : 0;
     const std::uint64_t bytes = wanted != nullptr ? wanted->size : 0;
     if (succeeded()) renew(address, bytes);
-    record(Kind::kExternalMapped, address, bytes, number_of(external), wanted != nullptr ? wanted->offset : 0);
+    record(Kind::kExternalMapped, address, bytes, number_of(external),
+           wanted != nullptr ? wanted->offset : 0);
     explain_failure();
 }
 
@@ -89,7 +91,7 @@ void Call::graphics_pointer(const CUdeviceptr* out, const std::size_t* bytes, CU
     record(Kind::kGraphicsPointer, address, size, number_of(resource), 0);
 }
 
-// ------------------------------------------------------------------------------------------------ between devices
+// --------------------------------------------------------------------------- between devices
 
 void Call::pool_access_set(CUmemoryPool pool, const CUmemAccessDesc* descriptors, std::size_t count) {
     const std::size_t told = descriptors != nullptr ? parts_of(Kind::kPoolAccessSet, count) : 0;

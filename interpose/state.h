@@ -33,7 +33,8 @@ Place here();
 // The device of a context that was once seen current.
 std::uint8_t device_of(std::uint64_t context);
 void context_ended(std::uint64_t context);
-// cuCtxAttach counts a use of a context, cuCtxDetach ends one. False: it was the last, and the context is gone.
+// cuCtxAttach counts a use of a context, cuCtxDetach ends one. False: it was the last, and the context is
+// gone.
 void context_attached(std::uint64_t context);
 bool context_detached(std::uint64_t context);
 // More than one context was seen in this process.

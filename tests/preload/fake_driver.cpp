@@ -27,6 +27,7 @@ std::atomic<std::uint64_t> next_handle{0x1000};
 // The address freed last, handed out again first.
 std::atomic<CUdeviceptr> last_freed{0};
 std::atomic<std::uint64_t> calls{0};
+std::atomic<int> all_fail{0};
 thread_local CUcontext current = nullptr;
 
 CUcontext const kContexts[2] = {reinterpret_cast<CUcontext>(0xc0000), reinterpret_cast<CUcontext>(0xc0001)};
@@ -60,10 +61,12 @@ CUresult fake_outcome(const char* function) {
     calls.fetch_add(1, std::memory_order_relaxed);
     static const char* const failing = std::getenv("FAKE_FAIL");
     static const char* const result = std::getenv("FAKE_RESULT");
+    if (const int all = all_fail.load(std::memory_order_relaxed); all != 0) return static_cast<CUresult>(all);
     if (failing != nullptr && std::strcmp(failing, function) == 0)
         return static_cast<CUresult>(result != nullptr ? std::atoi(result) : 2);
     return CUDA_SUCCESS;
 }
+void fake_fail_all(CUresult result) { all_fail.store(result); }
 int fake_unsafe_calls() { return unsafe_calls.load(); }
 std::uint64_t fake_calls() { return calls.load(); }
 void fake_set_current(CUcontext context) { current = context; }
@@ -99,7 +102,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
 }
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
     *value = static_cast<int>(attribute) + 1000;
-    return CUDA_SUCCESS;
+    return outcome("cuDeviceGetAttribute");
 }
 CUresult cuMemGetAllocationGranularity(std::size_t* bytes, const CUmemAllocationProp*,
                                        CUmemAllocationGranularity_flags) {

@@ -11,6 +11,7 @@ int main(int count, char** arguments) {
     const std::pair<const char*, std::string*> needed[] = {
         {"SHIM", &paths.shim},
         {"VICTIM", &paths.victim},
+        {"FAMILIES", &paths.families},
         {"PROBE", &paths.probe},
         {"LOOKUPS", &paths.lookups},
         {"MARKS", &paths.marks},

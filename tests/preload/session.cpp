@@ -149,6 +149,7 @@ Session::Session(const Options& options) : options_(options) {
     header_->clock = wire::Clock::kTsc;
     header_->wait_ns = options.wait_ns;
     header_->record_touches = options.touches ? 1 : 0;
+    header_->record_calls = options.calls ? 1 : 0;
     header_->probe_on_oom = options.probe_on_oom ? 1 : 0;
     header_->probe_ns = options.probe_ns;
     header_->probe_bytes = options.probe_bytes;

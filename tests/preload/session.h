@@ -18,6 +18,7 @@ struct Options {
     std::uint32_t ring_records = 4096;
     std::uint64_t wait_ns = 2'000'000'000;
     bool touches = true;
+    bool calls = false;
     bool probe_on_oom = false;
     std::uint64_t probe_ns = 1'000'000'000, probe_bytes = UINT64_MAX;
     std::uint64_t sample_ns = UINT64_MAX, sample_bytes = UINT64_MAX;  // never
@@ -108,7 +109,7 @@ Outcome run_plain(const std::vector<std::string>& command, const std::vector<std
 
 // Paths that the build passes to the test program.
 struct Paths {
-    std::string shim, victim, probe, lookups, driver, old_driver, simulated_driver, rival,
+    std::string shim, victim, families, probe, lookups, driver, old_driver, simulated_driver, rival,
         rival_without_dlsym, marks, nvtx_tool;
 };
 Paths& paths();
