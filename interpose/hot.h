@@ -36,11 +36,13 @@ inline void Call::fill(wire::Record& slot, Kind kind, std::uint64_t address, std
 // A copy for what is not inlined, so that the call itself need not lie in memory.
 [[gnu::always_inline]] inline Call Call::in_memory() const { return *this; }
 
-// Where the call came from, for records that are to say it: acquisitions from a size on, those that failed, and
-// whatever a shared runtime asked for (by which of its functions). Ahead of the record, as it may send texts itself.
+// Where the call came from, for records that are to say it: acquisitions from a size on, those that failed,
+// and whatever a shared runtime asked for (by which of its functions). Ahead of the record, as it may send
+// texts itself.
 [[gnu::always_inline]] inline void Call::find_stack(Kind kind, std::uint64_t bytes) {
     const bool deep = (takes_bytes(kind) && bytes >= session.stack_bytes) ||
-                      (!succeeded() && takes_memory(kind) && session.stack_failures);
+                      (!succeeded() && (takes_memory(kind) || result_ == CUDA_ERROR_OUT_OF_MEMORY) &&
+                       session.stack_failures);
     if ((deep || may_be_runtime(caller_)) && stack_ == 0) [[unlikely]]
         stack_ = call_stack(caller_, deep);
 }
