@@ -23,7 +23,8 @@ struct Entry {
     std::atomic<std::uint32_t> state;
     std::atomic<std::uint32_t> told_by;  // attachment
     std::atomic<bool> gone;              // what lies there now is something else
-    std::atomic<std::uint64_t> as_of;    // where the loader only counts: its counts when this was last looked at
+    std::atomic<std::uint64_t>
+        as_of;  // where the loader only counts: its counts when this was last looked at
     unsigned char memory[sizeof(Module)];
 
     Module& module() { return *reinterpret_cast<Module*>(memory); }
@@ -32,7 +33,8 @@ constinit Entry entries[kMaxModules];
 constinit std::atomic<std::uint32_t> entry_count{0};  // entries beyond are empty
 static_assert(alignof(Module) <= 8 && offsetof(Entry, memory) % alignof(Module) == 0);
 
-// ----------------------------------------------------------------------------------------------------- asking the loader
+// -----------------------------------------------------------------------------------------------------
+// asking the loader
 
 // struct dl_find_object of glibc's <dlfcn.h>, 2.35 and newer, for x86-64 and aarch64.
 struct FoundObject {
@@ -152,20 +154,23 @@ std::uint64_t loader_counts() {
     return counts | 1;
 }
 
-// ------------------------------------------------------------------------------------------------- what a file is like
+// ------------------------------------------------------------------------------------------------- what a
+// file is like
 
 void find_build_id(const Loaded& loaded, const ElfW(Phdr) & notes, Module& out) {
     const auto* at = reinterpret_cast<const unsigned char*>(loaded.info.dlpi_addr + notes.p_vaddr);
     std::size_t left = notes.p_filesz;
     const std::size_t alignment = notes.p_align == 8 ? 8 : 4;
-    const auto aligned = [alignment](std::size_t bytes) { return (bytes + alignment - 1) & ~(alignment - 1); };
+    const auto aligned = [alignment](std::size_t bytes) {
+        return (bytes + alignment - 1) & ~(alignment - 1);
+    };
     while (left >= sizeof(ElfW(Nhdr))) {
         ElfW(Nhdr) note;
         std::memcpy(&note, at, sizeof note);
         const std::size_t name_end = sizeof note + aligned(note.n_namesz);
         if (name_end + note.n_descsz > left) return;
-        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(at + sizeof note, "GNU", 4) == 0 &&
-            note.n_descsz <= sizeof out.identity.build_id) {
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+            std::memcmp(at + sizeof note, "GNU", 4) == 0 && note.n_descsz <= sizeof out.identity.build_id) {
             out.build_id = at + name_end;
             out.identity.build_id_bytes = note.n_descsz;
             std::memcpy(out.identity.build_id, out.build_id, note.n_descsz);
@@ -197,7 +202,8 @@ std::uint32_t end_of_name(const char*& name) {
     return sizeof Identity::name;
 }
 
-// What of the file the loader maps readable, where its unwind tables are, and its build-id: no symbols are needed.
+// What of the file the loader maps readable, where its unwind tables are, and its build-id: no symbols are
+// needed.
 void survey(const Loaded& loaded, Module& out) {
     const dl_phdr_info& info = loaded.info;
     UnwindTables& tables = out.tables;
@@ -256,8 +262,9 @@ void look_at(const Loaded& loaded, Module& out) {
     Object object;
     const bool has_symbols = describe(loaded.info, object);
     // What the program was started with is kept; of that, what tells without the loader's own records.
-    out.permanent = loaded.first || (has_symbols && (is_loader_or_libc(object.soname) ||
-                                                     (object.flags_1 & DF_1_NODELETE) != 0));
+    out.permanent =
+        loaded.first ||
+        (has_symbols && (is_loader_or_libc(object.soname) || (object.flags_1 & DF_1_NODELETE) != 0));
     if (!has_symbols) return;
     out.runtime = named(object.soname, "libcudart.so");
     out.go_between = is_loader_or_libc(object.soname) || named(object.soname, "libstdc++.so") ||
@@ -273,8 +280,8 @@ std::uint32_t find_known(const Loaded& loaded) {
     const std::uint32_t count = entry_count.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < count && i < kMaxModules; ++i) {
         Entry& entry = entries[i];
-        if (entry.state.load(std::memory_order_acquire) != kKnown || entry.gone.load(std::memory_order_relaxed) ||
-            entry.module().begin != loaded.begin)
+        if (entry.state.load(std::memory_order_acquire) != kKnown ||
+            entry.gone.load(std::memory_order_relaxed) || entry.module().begin != loaded.begin)
             continue;
         if (same_file(entry.module(), loaded)) return i + 1;
         entry.gone.store(true, std::memory_order_relaxed);
@@ -310,7 +317,8 @@ std::uint32_t module_at(std::uintptr_t address) {
     return place + 1;
 }
 
-// ------------------------------------------------------------------------------------------------------------ changes
+// ------------------------------------------------------------------------------------------------------------
+// changes
 
 LoaderState::LoaderState() : counts_(loader_function() == nullptr ? loader_counts() : 0) {}
 
@@ -334,7 +342,8 @@ bool LoaderState::look(std::uint32_t number, std::uintptr_t address) {
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------------------- telling
+// -------------------------------------------------------------------------------------------------------------
+// telling
 
 namespace {
 
@@ -381,7 +390,8 @@ bool tell_module(std::uint32_t number) {
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------------------- runtime
+// -------------------------------------------------------------------------------------------------------------
+// runtime
 
 namespace {
 
@@ -437,8 +447,9 @@ std::uintptr_t target_of_call(std::uint32_t number, std::uintptr_t pc) {
     const auto through = [&read](std::uintptr_t end) -> std::uintptr_t {
         std::int32_t offset = 0;
         std::uintptr_t target = 0;
-        const bool known = read(end - 4, &offset, sizeof offset) &&
-                           read(end + static_cast<std::uintptr_t>(std::int64_t{offset}), &target, sizeof target);
+        const bool known =
+            read(end - 4, &offset, sizeof offset) &&
+            read(end + static_cast<std::uintptr_t>(std::int64_t{offset}), &target, sizeof target);
         return known ? target : 0;
     };
     unsigned char code[6] = {};

@@ -1,9 +1,10 @@
-// The loaded files that code lies in, by number. A file that is unloaded keeps its number; another one at the same place
-// gets a new one, and so the same code by the same number is always the same code. Numbers hold for the life of the
-// process and in its forked children; the collector is told of a module once by each attachment.
+// The loaded files that code lies in, by number. A file that is unloaded keeps its number; another one at the
+// same place gets a new one, and so the same code by the same number is always the same code. Numbers hold
+// for the life of the process and in its forked children; the collector is told of a module once by each
+// attachment.
 //
-// Found by the loader's _dl_find_object where there is one (glibc 2.35 and newer), which takes no lock; else by
-// dl_iterate_phdr. Own memory, no lock of its own, nothing that a fork can leave half-done for others.
+// Found by the loader's _dl_find_object where there is one (glibc 2.35 and newer), which takes no lock; else
+// by dl_iterate_phdr. Own memory, no lock of its own, nothing that a fork can leave half-done for others.
 #pragma once
 
 #include <atomic>
@@ -15,9 +16,11 @@
 
 namespace fragscope::interpose {
 
-inline constexpr std::uint32_t kMaxModules = 2048;  // files loaded over the life of a process; further ones have none
+inline constexpr std::uint32_t kMaxModules =
+    2048;  // files loaded over the life of a process; further ones have none
 
-// What a module is recognised by as long as it may have been replaced: copies of what the loaded file says of itself.
+// What a module is recognised by as long as it may have been replaced: copies of what the loaded file says of
+// itself.
 struct Identity {
     unsigned char headers[16 * 56];  // program headers
     unsigned char tables[64];        // the beginning of .eh_frame_hdr
@@ -34,8 +37,9 @@ struct Module {
     const char* name = nullptr;  // the loader's, of the loaded file
     bool permanent = false;      // is never unloaded
     bool main_program = false;
-    bool runtime = false;       // a shared libcudart
-    bool go_between = false;    // of the C or C++ library: it may stand between two functions of one other file (call_once)
+    bool runtime = false;  // a shared libcudart
+    bool go_between =
+        false;  // of the C or C++ library: it may stand between two functions of one other file (call_once)
     // Of Python's evaluation loop, if the file has one.
     std::uintptr_t evaluation_begin = 0, evaluation_end = 0;
     Identity identity{};
@@ -66,14 +70,15 @@ class LoaderState {
     std::uint64_t counts_;  // the loader's, if it only counts; else 0
 };
 
-// Sends the text of the module into this thread's ring unless this attachment has it. To be called while code of it is
-// running. False: it could not be sent.
+// Sends the text of the module into this thread's ring unless this attachment has it. To be called while code
+// of it is running. False: it could not be sent.
 bool tell_module(std::uint32_t number);
 
 // For tests: as if this machine's loader were an older one.
 void find_modules_by_iteration();
 
-// -------------------------------------------------------------------------------------------------------------- runtime
+// --------------------------------------------------------------------------------------------------------------
+// runtime
 
 // The shared libcudart that calls the driver: the mapping of the only one, or what encloses all of them.
 struct RuntimeRange {
@@ -91,8 +96,8 @@ void note_caller(const void* address);
 // The module as the loader tells of it, for its symbols. To be called while code of it is running.
 struct Object;
 bool object_of(std::uint32_t number, Object& out);
-// Where the call that ends before `pc`, in code of the module, has gone to: one that names its function, or goes through
-// a linker's stub or table; 0: by another way.
+// Where the call that ends before `pc`, in code of the module, has gone to: one that names its function, or
+// goes through a linker's stub or table; 0: by another way.
 std::uintptr_t target_of_call(std::uint32_t number, std::uintptr_t pc);
 // The name of the exported function of the module that the code at `address` belongs to; nullptr: of none.
 const char* exported_function(std::uint32_t number, std::uintptr_t address);

@@ -89,8 +89,8 @@ bool exported(const ElfW(Sym) & symbol, bool function) {
     return function ? type == STT_FUNC || type == STT_NOTYPE : type == STT_OBJECT;
 }
 
-// Calls `visit(index)` for the symbols that may be called `name` until it returns true (GNU hash table, or the older
-// one).
+// Calls `visit(index)` for the symbols that may be called `name` until it returns true (GNU hash table, or
+// the older one).
 template <typename Visit>
 void visit_candidates(const Object& object, const Wanted& symbol, Visit&& visit) {
     if (object.gnu_hash != nullptr) {

@@ -1,5 +1,6 @@
-// Loaded objects as their dynamic sections describe them, and their exported symbols: read in place, so that nothing is
-// loaded, allocated, or left for the program's dlerror() to find. What the loader has accepted is taken to be sound.
+// Loaded objects as their dynamic sections describe them, and their exported symbols: read in place, so that
+// nothing is loaded, allocated, or left for the program's dlerror() to find. What the loader has accepted is
+// taken to be sound.
 #pragma once
 
 #include <elf.h>
@@ -30,7 +31,8 @@ bool describe(const dl_phdr_info& info, Object& object);
 // Is `soname` `stem` itself, or `stem` with a version?
 bool named(const char* soname, const char* stem);
 
-// The first loaded object with that name. A search takes the loader's own lock for its length, as unwinding does.
+// The first loaded object with that name. A search takes the loader's own lock for its length, as unwinding
+// does.
 bool find_object(const char* stem, Object& out);
 
 constexpr std::uint32_t gnu_hash_of(const char* name) {
@@ -52,8 +54,8 @@ const void* find_datum(const Object& object, const Wanted& symbol);
 // Bytes of the exported symbol at exactly that address and name; 0: none.
 std::size_t size_of_symbol(const Object& object, const Wanted& symbol);
 
-// Name of the exported function whose code `address` lies in; nullptr: none. Of several names for the same place, one
-// without a leading underscore. Looks at every symbol.
+// Name of the exported function whose code `address` lies in; nullptr: none. Of several names for the same
+// place, one without a leading underscore. Looks at every symbol.
 const char* function_at(const Object& object, std::uintptr_t address);
 
 }  // namespace fragscope::interpose

@@ -12,27 +12,30 @@ namespace fragscope::interpose {
 
 namespace {
 
-// Where things lie, in bytes. From CPython's headers: Include/cpython/{pystate,code,unicodeobject,bytesobject}.h,
-// Include/internal/pycore_frame.h; the same for all releases of a minor version on 64-bit Linux, not debug and not
-// free-threaded.
+// Where things lie, in bytes. From CPython's headers:
+// Include/cpython/{pystate,code,unicodeobject,bytesobject}.h, Include/internal/pycore_frame.h; the same for
+// all releases of a minor version on 64-bit Linux, not debug and not free-threaded.
 struct Layout {
     // PyThreadState: the current frame, or (3.11, 3.12) a _PyCFrame on the stack that has it
     std::uint32_t thread_frame, cframe_frame;
     bool through_cframe;
     // _PyInterpreterFrame
     std::uint32_t code, previous, instruction, owner, is_entry;
-    bool entry_flag;  // 3.11: a frame says that it began an evaluation loop; later ones have a frame of its own for that
+    bool entry_flag;  // 3.11: a frame says that it began an evaluation loop; later ones have a frame of its
+                      // own for that
     // PyCodeObject
     std::uint32_t file_name, qualified_name, line_table, first_line, first_traceable, bytecode;
     // PyASCIIObject, PyCompactUnicodeObject, PyBytesObject, PyObject
     std::uint32_t text_length, text_state, ascii_size, compact_size, bytes_size, bytes_data, type;
 };
 
-constexpr Layout kLayout311 = {56, 8, true, 32, 48, 56, 69, 68, true, 112, 128, 136, 72, 168, 184, 16, 32, 48, 72, 16, 32, 8};
-constexpr Layout kLayout312 = {56, 0, true, 0, 8, 56, 70, 0, false, 112, 128, 136, 68, 176, 192, 16, 32, 40, 56, 16, 32, 8};
+constexpr Layout kLayout311 = {56,  8,  true, 32,  48, 56, 69, 68, true, 112, 128,
+                               136, 72, 168,  184, 16, 32, 48, 72, 16,   32,  8};
+constexpr Layout kLayout312 = {56,  0,  true, 0,   8,  56, 70, 0,  false, 112, 128,
+                               136, 68, 176,  192, 16, 32, 40, 56, 16,    32,  8};
 
-// From 3.13 on the runtime describes itself at its beginning: struct _Py_DebugOffsets of pycore_runtime.h, whose own
-// layout is that of the minor version. False: not as this code knows it.
+// From 3.13 on the runtime describes itself at its beginning: struct _Py_DebugOffsets of pycore_runtime.h,
+// whose own layout is that of the minor version. False: not as this code knows it.
 bool layout_313(const unsigned char* runtime, std::uint64_t version, Layout& out) {
     const auto at = [runtime](std::size_t offset) {
         std::uint64_t value = 0;
@@ -40,7 +43,8 @@ bool layout_313(const unsigned char* runtime, std::uint64_t version, Layout& out
         return value;
     };
     constexpr std::size_t kVersion = 8, kFreeThreaded = 16;
-    if (std::memcmp(runtime, "xdebugpy", 8) != 0 || at(kVersion) != version || at(kFreeThreaded) != 0) return false;
+    if (std::memcmp(runtime, "xdebugpy", 8) != 0 || at(kVersion) != version || at(kFreeThreaded) != 0)
+        return false;
     std::uint64_t largest = 0;
     const auto offset = [&](std::size_t from) {
         const std::uint64_t value = at(from);
@@ -85,8 +89,8 @@ struct Python {
 };
 constexpr std::uint32_t kPythons = 4;
 constinit Python pythons[kPythons];
-// Frames that were read and found to be what they should be. Until there were some, every pointer is tried before it is
-// followed: this Python may have been built with another layout than its version has.
+// Frames that were read and found to be what they should be. Until there were some, every pointer is tried
+// before it is followed: this Python may have been built with another layout than its version has.
 constinit std::atomic<std::uint32_t> frames_read{0};
 constexpr std::uint32_t kFramesToTrust = 64;
 
@@ -103,8 +107,8 @@ void look_for_functions(std::uint32_t number, Python& out) {
     out.bytes_type = find_datum(object, wanted("PyBytes_Type"));
     const void* version_at = find_datum(object, wanted("Py_Version"));  // since 3.11
     const void* runtime = find_datum(object, wanted("_PyRuntime"));
-    if (version_at == nullptr || out.own_thread == nullptr || out.ending == nullptr || out.code_type == nullptr ||
-        out.text_type == nullptr || out.bytes_type == nullptr)
+    if (version_at == nullptr || out.own_thread == nullptr || out.ending == nullptr ||
+        out.code_type == nullptr || out.text_type == nullptr || out.bytes_type == nullptr)
         return;
     unsigned long version = 0;
     std::memcpy(&version, version_at, sizeof version);
@@ -115,7 +119,8 @@ void look_for_functions(std::uint32_t number, Python& out) {
             break;
         case 0x030c:
             out.layout = kLayout312;
-            out.attached_thread = reinterpret_cast<GetThread>(function(wanted("_PyThreadState_UncheckedGet")));
+            out.attached_thread =
+                reinterpret_cast<GetThread>(function(wanted("_PyThreadState_UncheckedGet")));
             out.known = true;
             break;
         case 0x030d:
@@ -168,7 +173,8 @@ class Memory {
     }
     bool is(std::uintptr_t object, const Layout& layout, const void* type) {
         std::uintptr_t found = 0;
-        return object % 8 == 0 && read(object + layout.type, found) && found == reinterpret_cast<std::uintptr_t>(type);
+        return object % 8 == 0 && read(object + layout.type, found) &&
+               found == reinterpret_cast<std::uintptr_t>(type);
     }
 
   private:
@@ -178,7 +184,8 @@ class Memory {
     std::uint32_t next_ = 0;
 };
 
-// ------------------------------------------------------------------------------------------------------------- texts
+// -------------------------------------------------------------------------------------------------------------
+// texts
 
 struct Text {
     std::uintptr_t data = 0;
@@ -190,7 +197,8 @@ struct Text {
 bool find_text(Memory& memory, const Python& python, std::uintptr_t object, Text& out) {
     const Layout& layout = python.layout;
     std::uint32_t state = 0;
-    if (!memory.is(object, layout, python.text_type) || !memory.read(object + layout.text_length, out.characters) ||
+    if (!memory.is(object, layout, python.text_type) ||
+        !memory.read(object + layout.text_length, out.characters) ||
         !memory.read(object + layout.text_state, state))
         return false;
     // Bits of the state: interned (2), kind (3), compact, ascii.
@@ -238,8 +246,8 @@ std::size_t encode(const Text& text, char* out, std::size_t size) {
 
 constexpr std::size_t kMaxName = 512, kMaxFile = 1024;
 
-// The string of a code object's place is kept by the object's address, and held against what it says now: an object may
-// be another one's successor.
+// The string of a code object's place is kept by the object's address, and held against what it says now: an
+// object may be another one's successor.
 struct KeptPlace {
     std::atomic<std::uint64_t> key;  // address ^ place, so that a pair of two writers matches nothing
     std::atomic<std::uint64_t> place;
@@ -252,15 +260,16 @@ bool is_place(std::uint32_t place, const Text& name, const Text& file) {
     if (!name.ascii || !file.ascii || known.bytes != name.characters + 1 + file.characters) return false;
     return std::memcmp(known.text, reinterpret_cast<const void*>(name.data), name.characters) == 0 &&
            known.text[name.characters] == '\n' &&
-           std::memcmp(known.text + name.characters + 1, reinterpret_cast<const void*>(file.data), file.characters) == 0;
+           std::memcmp(known.text + name.characters + 1, reinterpret_cast<const void*>(file.data),
+                       file.characters) == 0;
 }
 
 bool find_place(Memory& memory, const Python& python, std::uintptr_t code, std::uint32_t& out) {
     std::uintptr_t name_object = 0, file_object = 0;
     Text name, file;
     if (!memory.read(code + python.layout.qualified_name, name_object) ||
-        !memory.read(code + python.layout.file_name, file_object) || !find_text(memory, python, name_object, name) ||
-        !find_text(memory, python, file_object, file))
+        !memory.read(code + python.layout.file_name, file_object) ||
+        !find_text(memory, python, name_object, name) || !find_text(memory, python, file_object, file))
         return false;
     KeptPlace& kept = kept_places[(code * 0x9e3779b97f4a7c15u) >> (64 - __builtin_ctz(kKeptPlaces))];
     const std::uint64_t place = kept.place.load(std::memory_order_relaxed);
@@ -279,11 +288,13 @@ bool find_place(Memory& memory, const Python& python, std::uintptr_t code, std::
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------------------- lines
+// -------------------------------------------------------------------------------------------------------------
+// lines
 
-// The line of a code unit, by the table of locations (CPython, Objects/locations.md, unchanged from 3.11 to 3.13); 0:
-// none is stated.
-std::uint32_t line_of(const unsigned char* table, std::size_t bytes, std::int64_t first_line, std::int64_t unit) {
+// The line of a code unit, by the table of locations (CPython, Objects/locations.md, unchanged from 3.11
+// to 3.13); 0: none is stated.
+std::uint32_t line_of(const unsigned char* table, std::size_t bytes, std::int64_t first_line,
+                      std::int64_t unit) {
     std::int64_t line = first_line, begin = 0;
     for (std::size_t at = 0; at < bytes;) {
         const unsigned head = table[at++];
@@ -304,13 +315,15 @@ std::uint32_t line_of(const unsigned char* table, std::size_t bytes, std::int64_
         }
         line += delta;
         begin += (head & 7) + 1;
-        if (unit < begin) return form == 15 || line <= 0 || line > 0xffffff ? 0 : static_cast<std::uint32_t>(line);
+        if (unit < begin)
+            return form == 15 || line <= 0 || line > 0xffffff ? 0 : static_cast<std::uint32_t>(line);
         while (at < bytes && (table[at] & 0x80) == 0) ++at;  // columns; each entry begins with this bit
     }
     return 0;
 }
 
-bool find_line(Memory& memory, const Python& python, std::uintptr_t code, std::int64_t unit, std::uint32_t& out) {
+bool find_line(Memory& memory, const Python& python, std::uintptr_t code, std::int64_t unit,
+               std::uint32_t& out) {
     const Layout& layout = python.layout;
     std::int32_t first_line = 0;
     std::uintptr_t table = 0;
@@ -320,17 +333,19 @@ bool find_line(Memory& memory, const Python& python, std::uintptr_t code, std::i
         bytes > 1u << 24 || !memory.has(table + layout.bytes_data, bytes))
         return false;
     out = unit < 0 ? static_cast<std::uint32_t>(first_line) & 0xffffffu
-                   : line_of(reinterpret_cast<const unsigned char*>(table + layout.bytes_data), bytes, first_line, unit);
+                   : line_of(reinterpret_cast<const unsigned char*>(table + layout.bytes_data), bytes,
+                             first_line, unit);
     return true;
 }
 
-// ------------------------------------------------------------------------------------------------------------ frames
+// ------------------------------------------------------------------------------------------------------------
+// frames
 
 constexpr std::uint32_t kMostFrames = 4096;  // looked at, which includes those that are not told
 constexpr std::uint8_t kOwnedByGenerator = 1, kOwnedByNativeStack = 3;
 
-bool read_frame(Memory& memory, const Python& python, std::uintptr_t frame, std::uintptr_t code, std::uint8_t owner,
-                PythonFrame& out, bool& complete) {
+bool read_frame(Memory& memory, const Python& python, std::uintptr_t frame, std::uintptr_t code,
+                std::uint8_t owner, PythonFrame& out, bool& complete) {
     const Layout& layout = python.layout;
     std::uintptr_t instruction = 0;
     std::int32_t first_traceable = 0;
@@ -383,13 +398,15 @@ bool python_frames(std::uint32_t number, std::uintptr_t low, std::uintptr_t high
     const Layout& layout = python->layout;
     const unsigned char* attached = python->attached_thread != nullptr ? python->attached_thread() : nullptr;
     const unsigned char* thread = attached != nullptr ? attached : python->own_thread();
-    // Of a thread that does not hold the interpreter, somebody else may be about to end it: look before each step.
+    // Of a thread that does not hold the interpreter, somebody else may be about to end it: look before each
+    // step.
     Memory memory(attached == nullptr || frames_read.load(std::memory_order_relaxed) < kFramesToTrust);
     const auto at = reinterpret_cast<std::uintptr_t>(thread);
     std::uintptr_t frame = 0;
     if (thread == nullptr || !memory.read(at + layout.thread_frame, frame)) return false;
     if (layout.through_cframe) {
-        // Of the innermost evaluation loop, which keeps it on the native stack. Elsewhere: not this stack's state.
+        // Of the innermost evaluation loop, which keeps it on the native stack. Elsewhere: not this stack's
+        // state.
         const std::uintptr_t cframe = frame;
         if (cframe < low || cframe >= high || !memory.read(cframe + layout.cframe_frame, frame)) return false;
     }

@@ -26,7 +26,8 @@ struct Stack {
 static_assert(offsetof(Stack, frames) == sizeof(wire::StackText));
 static_assert(sizeof(Stack) <= wire::kMaxTextBytes);
 
-// ----------------------------------------------------------------------------------------------------------- numbers
+// -----------------------------------------------------------------------------------------------------------
+// numbers
 
 // A stack's number is its place in the table, from 1. Nothing is ever taken out.
 struct Entry {
@@ -41,7 +42,8 @@ Entry* get_table() {
     Entry* known = table.load(std::memory_order_acquire);
     if (known != nullptr) return known;
     constexpr std::size_t kBytes = kMaxStacks * sizeof(Entry);
-    void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* memory =
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return nullptr;
     auto* made = static_cast<Entry*>(memory);
     if (table.compare_exchange_strong(known, made, std::memory_order_acq_rel)) return made;
@@ -100,22 +102,24 @@ std::uint32_t told_stack(const Stack& stack) {
     Entry& entry = entries[number - 1];
     const std::uint32_t attachment = generation();
     if (entry.told_by.load(std::memory_order_relaxed) == attachment) return number;
-    if (tell_frames(stack) && emit_text(wire::TextKind::kStack, 0, reinterpret_cast<const char*>(&stack),
-                                        stack.bytes(), number))
+    if (tell_frames(stack) &&
+        emit_text(wire::TextKind::kStack, 0, reinterpret_cast<const char*>(&stack), stack.bytes(), number))
         entry.told_by.store(attachment, std::memory_order_relaxed);
     return number;
 }
 
-// ------------------------------------------------------------------------------------------------------------ origin
+// ------------------------------------------------------------------------------------------------------------
+// origin
 
-// Where a run of a runtime's frames begins: its outermost place, and the place in the program that it was called from.
+// Where a run of a runtime's frames begins: its outermost place, and the place in the program that it was
+// called from.
 struct Entrance {
     std::uintptr_t pc = 0, caller = 0;
     std::uint32_t module = 0, caller_module = 0;
 };
 
-// The function that the program called: by the call itself, where it names one, as a function that ends by a jump to
-// another one leaves no place of its own; else the exported one that the outermost place belongs to.
+// The function that the program called: by the call itself, where it names one, as a function that ends by a
+// jump to another one leaves no place of its own; else the exported one that the outermost place belongs to.
 const char* function_entered(const Entrance& at) {
     const std::uintptr_t target = at.caller_module != 0 ? target_of_call(at.caller_module, at.caller) : 0;
     if (module(at.module).holds(target))
@@ -162,7 +166,8 @@ std::uint64_t frame_of(const Walk& walk) {
     return wire::module_frame(walk.module(), walk.pc() - module(walk.module()).bias);
 }
 
-// The outermost function of the runtime in one unbroken run of its frames, seen frame by frame from the driver outwards.
+// The outermost function of the runtime in one unbroken run of its frames, seen frame by frame from the
+// driver outwards.
 class OriginSearch {
   public:
     // Whether the next frame may still belong to the run.

@@ -1,6 +1,6 @@
-// Call stacks by number: where in the program a driver function was called, and which function of the runtime interface
-// the program had called for it. A stack has the same number for all threads and, after a fork, in the child; the
-// collector is told it once by each attachment, ahead of the first record that names it.
+// Call stacks by number: where in the program a driver function was called, and which function of the runtime
+// interface the program had called for it. A stack has the same number for all threads and, after a fork, in
+// the child; the collector is told it once by each attachment, ahead of the first record that names it.
 #pragma once
 
 #include <cstdint>
@@ -64,8 +64,8 @@ constexpr bool takes_memory(wire::Kind kind) {
     }
 }
 
-// The number of the stack of the calling thread, which is inside of a wrapper that returns to `caller`, told to the
-// collector; 0: nothing is known. `deep` false: only the function of the runtime interface is wanted.
+// The number of the stack of the calling thread, which is inside of a wrapper that returns to `caller`, told
+// to the collector; 0: nothing is known. `deep` false: only the function of the runtime interface is wanted.
 std::uint32_t call_stack(const void* caller, bool deep);
 
 }  // namespace fragscope::interpose

@@ -14,10 +14,11 @@ namespace {
 constexpr std::uintptr_t kPage = 4096;
 constexpr std::uint32_t kMaxSignals = 8;  // handlers interrupted by handlers
 
-// ---------------------------------------------------------------------------------------------------- kept rules
+// ---------------------------------------------------------------------------------------------------- kept
+// rules
 
-// A rule and its module in one word: module (16 bits), form (3), kept (2), offset / 8 (24, signed), kept offset / 8 (19,
-// signed).
+// A rule and its module in one word: module (16 bits), form (3), kept (2), offset / 8 (24, signed), kept
+// offset / 8 (19, signed).
 std::uint64_t pack(std::uint32_t module, Rule rule) {
     const auto fits = [](std::int64_t offset, int bits) {
         const std::int64_t words = offset / 8, most = std::int64_t{1} << (bits - 1);
@@ -33,11 +34,12 @@ std::uint64_t pack(std::uint32_t module, Rule rule) {
 std::uint32_t module_of(std::uint64_t packed) { return static_cast<std::uint32_t>(packed & 0xffff); }
 Rule rule_of(std::uint64_t packed) {
     return {static_cast<RuleForm>((packed >> 16) & 7), static_cast<KeptFrame>((packed >> 19) & 3),
-            (static_cast<std::int64_t>(packed << 19) >> 40) * 8, (static_cast<std::int64_t>(packed) >> 45) * 8};
+            (static_cast<std::int64_t>(packed << 19) >> 40) * 8,
+            (static_cast<std::int64_t>(packed) >> 45) * 8};
 }
 
-// One place in code. Both words are written without order between writers; a pair that does not belong together does
-// not match any place.
+// One place in code. Both words are written without order between writers; a pair that does not belong
+// together does not match any place.
 struct KeptRule {
     std::atomic<std::uint64_t> key;  // place ^ packed ^ key_of_epoch
     std::atomic<std::uint64_t> packed;
@@ -73,7 +75,8 @@ std::uint64_t look_up_rule(std::uintptr_t pc) {
     return pack(number, rule);
 }
 
-// ------------------------------------------------------------------------------------------------- readable memory
+// ------------------------------------------------------------------------------------------------- readable
+// memory
 
 // The pages of this thread's stack that were found readable: those that a call chain lies in stay so.
 struct KnownStack {
@@ -172,7 +175,8 @@ bool Walk::locate() {
 bool Walk::step(std::uintptr_t cfa, KeptFrame kept, std::int64_t kept_offset) {
     std::uintptr_t pc = 0, fp = fp_;
     if (cfa <= sp_ || !word(cfa - 8, pc)) return leave(true);
-    const std::uintptr_t saved = (kept == KeptFrame::kAtCfa ? cfa : fp_) + static_cast<std::uintptr_t>(kept_offset);
+    const std::uintptr_t saved =
+        (kept == KeptFrame::kAtCfa ? cfa : fp_) + static_cast<std::uintptr_t>(kept_offset);
     if (kept == KeptFrame::kGone)
         fp = 0;
     else if (kept != KeptFrame::kUnchanged && !word(saved, fp))
@@ -183,7 +187,8 @@ bool Walk::step(std::uintptr_t cfa, KeptFrame kept, std::int64_t kept_offset) {
     return pc != 0 || leave(false);
 }
 
-// Linux, x86-64: at the return of a handler the stack pointer is at a ucontext_t, with rbp, rsp, rip at these offsets.
+// Linux, x86-64: at the return of a handler the stack pointer is at a ucontext_t, with rbp, rsp, rip at these
+// offsets.
 bool Walk::step_by_signal() {
     constexpr std::uintptr_t kRbp = 120, kRsp = 160, kRip = 168;
     std::uintptr_t pc = 0, sp = 0, fp = 0;

@@ -1,7 +1,7 @@
-// From a call in the shim outwards, caller by caller. By the unwind tables of each file (x86-64), whose answer for a
-// place in code is kept, so that a frame costs one look into a table; code without tables is passed by its frame
-// pointer where that leads to a call. Takes no lock, allocates nothing, and reads nothing that is not known to be
-// readable.
+// From a call in the shim outwards, caller by caller. By the unwind tables of each file (x86-64), whose
+// answer for a place in code is kept, so that a frame costs one look into a table; code without tables is
+// passed by its frame pointer where that leads to a call. Takes no lock, allocates nothing, and reads nothing
+// that is not known to be readable.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ bool can_read(std::uintptr_t at);
 
 class Walk {
   public:
-    // `frame`: __builtin_frame_address(0) of the function that starts the walk; the first place is in its caller.
+    // `frame`: __builtin_frame_address(0) of the function that starts the walk; the first place is in its
+    // caller.
     explicit Walk(const void* frame);
 
     // Finds out what is known of the place where the walk stands. False: it stands nowhere.
@@ -25,7 +26,7 @@ class Walk {
 
     // The place: the address after the call (of an interrupted instruction: one more than its own address).
     std::uintptr_t pc() const { return pc_; }
-    std::uintptr_t sp() const { return sp_; }  // the stack pointer there
+    std::uintptr_t sp() const { return sp_; }         // the stack pointer there
     std::uint32_t module() const { return module_; }  // 0: none, or not known
     bool lost() const { return lost_; }
 

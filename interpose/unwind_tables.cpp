@@ -114,7 +114,8 @@ const Span* span_of(const UnwindTables& tables, const unsigned char* at) {
     return nullptr;
 }
 
-// The description of the function that `address` may lie in, by the sorted table of .eh_frame_hdr; nullptr: none.
+// The description of the function that `address` may lie in, by the sorted table of .eh_frame_hdr; nullptr:
+// none.
 const unsigned char* find_description(const UnwindTables& tables, std::uintptr_t address) {
     const Span* span = tables.header != nullptr ? span_of(tables, tables.header) : nullptr;
     if (span == nullptr) return nullptr;
@@ -137,7 +138,8 @@ const unsigned char* find_description(const UnwindTables& tables, std::uintptr_t
         std::memcpy(&value, table + index * 4, sizeof value);
         return static_cast<std::uintptr_t>(std::int64_t{value});
     };
-    std::uint64_t low = 0, high = count;  // the last entry that begins at or before `address` is in [low, high)
+    std::uint64_t low = 0,
+                  high = count;  // the last entry that begins at or before `address` is in [low, high)
     while (high - low > 1) {
         const std::uint64_t middle = low + (high - low) / 2;
         if (base + word(middle * 2) <= address)
@@ -212,7 +214,7 @@ bool read_common(const UnwindTables& tables, const unsigned char* at, Common& ou
 enum class Saved : std::uint8_t { kSame, kAt, kExpression, kUndefined, kOther };
 struct SavedRegister {
     Saved how = Saved::kSame;
-    std::int64_t offset = 0;             // kAt: from the CFA
+    std::int64_t offset = 0;              // kAt: from the CFA
     Reader expression{nullptr, nullptr};  // kExpression: gives the address
 };
 // What is known of the caller's registers at one place.
@@ -228,7 +230,8 @@ struct Row {
     }
 };
 
-// Runs a program of the tables up to what holds at `address`. False: it says something that is not known here.
+// Runs a program of the tables up to what holds at `address`. False: it says something that is not known
+// here.
 class Program {
   public:
     Program(const Common& common, std::uintptr_t begin, std::uintptr_t address)
@@ -253,7 +256,8 @@ class Program {
         location_ = next;
     }
     void save(std::uint64_t number, Saved how, std::int64_t offset = 0) {
-        if (SavedRegister* saved = row.of(number); saved != nullptr) *saved = {how, offset, {nullptr, nullptr}};
+        if (SavedRegister* saved = row.of(number); saved != nullptr)
+            *saved = {how, offset, {nullptr, nullptr}};
     }
     void restore(std::uint64_t number) {
         if (SavedRegister* saved = row.of(number); saved != nullptr) *saved = *initial_.of(number);
@@ -403,8 +407,8 @@ bool through_frame(Reader expression, bool deref, std::int64_t& offset) {
     return !expression.failed() && expression.at_end();
 }
 
-// An expression that comes to the stack pointer and a number: those of linkers for the stubs of .plt, where the number
-// depends on the place in the stub.
+// An expression that comes to the stack pointer and a number: those of linkers for the stubs of .plt, where
+// the number depends on the place in the stub.
 bool from_stack(Reader expression, std::uintptr_t address, std::int64_t& offset) {
     struct Value {
         std::uint64_t stack_pointers, number;
@@ -493,7 +497,9 @@ Rule find_rule(const UnwindTables& tables, std::uintptr_t address) {
     Common common;
     Rule beyond;
     beyond.form = RuleForm::kBeyond;
-    if (body.failed() || back == 0 || !read_common(tables, reinterpret_cast<const unsigned char*>(field - back), common)) return beyond;
+    if (body.failed() || back == 0 ||
+        !read_common(tables, reinterpret_cast<const unsigned char*>(field - back), common))
+        return beyond;
     const std::uintptr_t begin = body.address(common.encoding);
     const std::uint64_t length = body.encoded(common.encoding & 0x0f);
     if (common.augmented) body.skip(body.unsigned_leb());

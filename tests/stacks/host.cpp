@@ -2,9 +2,9 @@
 // allocation, from inside of the driver: "at BYTES ADDRESS…", innermost first.
 //   host shapes LIBRARY…   every shape of each library, in turn; each allocation has a size of its own
 //   host threads LIBRARY   the same from four threads at once
-//   host again FIRST SECOND   loads FIRST, runs its shapes, unloads it, and so with SECOND: "loaded ADDRESS" each
-//   host generated         code that was made at run time, without unwind tables
-//   host forked LIBRARY    before and after a fork, in both processes
+//   host again FIRST SECOND   loads FIRST, runs its shapes, unloads it, and so with SECOND: "loaded ADDRESS"
+//   each host generated         code that was made at run time, without unwind tables host forked LIBRARY
+//   before and after a fork, in both processes
 #include <cuda.h>
 #include <dlfcn.h>
 #include <execinfo.h>

@@ -8,8 +8,8 @@
 #include "../preload/session.h"
 
 int main(int count, char** arguments) {
-    for (const char* name : {"SHIM", "HOST", "ORIGINS", "SIMULATED_DRIVER", "STAND_IN_RUNTIME", "NVIDIA_RUNTIME", "SHAPES",
-                             "LINES", "PYTHONS", "DRIVER"})
+    for (const char* name : {"SHIM", "HOST", "ORIGINS", "SIMULATED_DRIVER", "STAND_IN_RUNTIME",
+                             "NVIDIA_RUNTIME", "SHAPES", "LINES", "PYTHONS", "DRIVER"})
         if (std::getenv(name) == nullptr) {
             std::fprintf(stderr, "%s is not set: run this test by meson test\n", name);
             return 2;

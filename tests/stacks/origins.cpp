@@ -1,5 +1,6 @@
-// A program under test: calls the functions of the runtime that are named as arguments, in that order, and the driver's
-// own cuMemAlloc for "driver". Each allocation has a size of its own, counted from 1, in kilobytes.
+// A program under test: calls the functions of the runtime that are named as arguments, in that order, and
+// the driver's own cuMemAlloc for "driver". Each allocation has a size of its own, counted from 1, in
+// kilobytes.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 

@@ -58,9 +58,10 @@ void sorting(Leaf leaf) {
 }
 void growing(Leaf leaf) { grown_frame(leaf, 777); }
 
-// A stack pointer that is aligned in the middle of a call with arguments on the stack: the frame is found through a
-// register that is saved in it.
-[[gnu::noinline]] int aligned_frame(Leaf leaf, int a, int b, int c, int d, int e, int f, int g, std::size_t bytes) {
+// A stack pointer that is aligned in the middle of a call with arguments on the stack: the frame is found
+// through a register that is saved in it.
+[[gnu::noinline]] int aligned_frame(Leaf leaf, int a, int b, int c, int d, int e, int f, int g,
+                                    std::size_t bytes) {
     alignas(128) volatile char room[256];
     auto* more = static_cast<volatile char*>(alloca(bytes));
     room[0] = 1;
@@ -118,7 +119,8 @@ thread_local Leaf signal_leaf;
 void handler(int) { signal_leaf(); }
 void signalled(Leaf leaf, int flags) {
     signal_leaf = leaf;
-    struct sigaction action {}, before {};
+    struct sigaction action {
+    }, before{};
     action.sa_handler = handler;
     action.sa_flags = flags;
     sigaction(SIGUSR1, &action, &before);
@@ -138,9 +140,12 @@ void on_signal_stack(Leaf leaf) {
 }
 
 const Shape kShapes[] = {
-    {"straight", straight},   {"ten", ten},           {"thousand", thousand},   {"sorting", sorting},
-    {"large", large_frame},   {"growing", growing},   {"aligning", aligning},   {"registers", registers},
-    {"passing", passing},     {"handling", handling}, {"in_signal", in_signal}, {"on_signal_stack", on_signal_stack},
+    {"straight", straight},   {"ten", ten},
+    {"thousand", thousand},   {"sorting", sorting},
+    {"large", large_frame},   {"growing", growing},
+    {"aligning", aligning},   {"registers", registers},
+    {"passing", passing},     {"handling", handling},
+    {"in_signal", in_signal}, {"on_signal_stack", on_signal_stack},
     {nullptr, nullptr},
 };
 

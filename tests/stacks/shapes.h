@@ -1,5 +1,5 @@
-// Functions of many shapes, each of which comes to call `leaf` from somewhere: compiled several times, as different
-// compilers' options and languages would. What an allocation looks like from inside of a program.
+// Functions of many shapes, each of which comes to call `leaf` from somewhere: compiled several times, as
+// different compilers' options and languages would. What an allocation looks like from inside of a program.
 #pragma once
 
 extern "C" {

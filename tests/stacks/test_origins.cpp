@@ -1,6 +1,6 @@
-// Which function of the runtime interface led to a driver call: by the stand-in runtime, and by NVIDIA's own shared one as
-// far as it goes without a GPU (it calls cuInit and cuDeviceGetCount before it authenticates the driver). What the program
-// called is what origins.cpp was told to call.
+// Which function of the runtime interface led to a driver call: by the stand-in runtime, and by NVIDIA's own
+// shared one as far as it goes without a GPU (it calls cuInit and cuDeviceGetCount before it authenticates
+// the driver). What the program called is what origins.cpp was told to call.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -49,9 +49,11 @@ Sent run(const Options& options, const std::vector<std::string>& calls, const ch
 }  // namespace
 
 TEST_CASE("the function of the runtime that led to a driver call is its origin") {
-    const Sent sent = run({}, {"cudaGetDeviceCount", "cudaMalloc", "cudaMallocManaged", "cudaMallocPitch", "cudaMallocAsync",
-                               "cudaHostAlloc", "cudaMallocHost", "cudaFree", "thread", "driver", "cudaMalloc"},
-                          "STAND_IN_RUNTIME");
+    const Sent sent =
+        run({},
+            {"cudaGetDeviceCount", "cudaMalloc", "cudaMallocManaged", "cudaMallocPitch", "cudaMallocAsync",
+             "cudaHostAlloc", "cudaMallocHost", "cudaFree", "thread", "driver", "cudaMalloc"},
+            "STAND_IN_RUNTIME");
     CHECK(origins(sent, "cuDeviceGetCount").rfind("cudaGetDeviceCount", 0) == 0);
     CHECK(origins(sent, "cuMemAlloc_v2") == "cudaMalloc, cudaMalloc, cudaMalloc, -, cudaMalloc");
     CHECK(origins(sent, "cuMemAllocManaged") == "cudaMallocManaged");

@@ -1,5 +1,5 @@
-// The shim's stacks against backtrace() of glibc, called from inside of the driver at the same call: from the caller of
-// the driver function outwards both must give the same addresses.
+// The shim's stacks against backtrace() of glibc, called from inside of the driver at the same call: from the
+// caller of the driver function outwards both must give the same addresses.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -21,7 +21,8 @@ const std::string& library(const std::string& name) {
     static const std::map<std::string, std::string> all = [] {
         std::map<std::string, std::string> paths;
         std::istringstream text(std::getenv("SHAPES"));
-        for (std::string each; text >> each;) paths[each.substr(0, each.find('='))] = each.substr(each.find('=') + 1);
+        for (std::string each; text >> each;)
+            paths[each.substr(0, each.find('='))] = each.substr(each.find('=') + 1);
         return paths;
     }();
     return all.at(name);
@@ -89,8 +90,8 @@ void check_same(const std::vector<std::uint64_t>& ours, const Seen& seen) {
     REQUIRE(ours.size() == expected);
     int interrupted = 0;
     for (std::size_t i = 0; i < expected; ++i) {
-        // An interrupted instruction's own address is one less than what is told: that of an instruction after a call
-        // is what readers of a stack expect, who look one byte before it.
+        // An interrupted instruction's own address is one less than what is told: that of an instruction
+        // after a call is what readers of a stack expect, who look one byte before it.
         if (ours[i] == begin[static_cast<std::ptrdiff_t>(i)] + 1)
             ++interrupted;
         else
@@ -176,7 +177,8 @@ TEST_CASE("stacks of several threads, and no more texts than there are stacks") 
         ++compared;
     }
     CHECK(compared == seen.size());
-    // The threads' own beginnings are alike; so each shape has one stack, but for those that depend on an address.
+    // The threads' own beginnings are alike; so each shape has one stack, but for those that depend on an
+    // address.
     CHECK(sent[0].stacks.size() == kShapeCount);
 }
 
@@ -218,7 +220,8 @@ TEST_CASE("code without unwind tables is passed by its frame pointer, where that
     const auto frames = addresses(sent[0], good);
     const auto& outside = around.at(taken[0].bytes).frames;
     CHECK(good.head.flags == 0);
-    // allocate(), the generated code, then what called it: the same function as called backtrace(), somewhat further.
+    // allocate(), the generated code, then what called it: the same function as called backtrace(), somewhat
+    // further.
     REQUIRE(frames.size() == outside.size() + 2);
     CHECK(good.frames[1] == wire::address_frame(page + 6));
     CHECK(frames[2] > outside[0]);
@@ -245,7 +248,8 @@ TEST_CASE("a forked child tells its own collector what its parent told") {
             REQUIRE(process.stacks.count(record.stack) == 1);
             const auto frames = addresses(process, process.stacks.at(record.stack));
             const Seen& expected = seen.at(record.bytes);
-            CHECK(std::find(expected.frames.begin(), expected.frames.end(), frames.at(0)) != expected.frames.end());
+            CHECK(std::find(expected.frames.begin(), expected.frames.end(), frames.at(0)) !=
+                  expected.frames.end());
         }
     CHECK(sent[0].of(Kind::kLinearAcquired).size() == 2 * kShapeCount);
     CHECK(sent[1].of(Kind::kLinearAcquired).size() == kShapeCount);
@@ -265,6 +269,7 @@ TEST_CASE("stacks only for what was asked for") {
             REQUIRE(sent.size() == 1);
             const auto taken = sent[0].of(Kind::kLinearAcquired);
             REQUIRE(taken.size() == kShapeCount);
-            for (const wire::Record& record : taken) CHECK((record.stack != 0) == (failing || record.bytes >= from));
+            for (const wire::Record& record : taken)
+                CHECK((record.stack != 0) == (failing || record.bytes >= from));
         }
 }
