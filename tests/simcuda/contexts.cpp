@@ -206,6 +206,11 @@ Context* context_of_locked(CUcontext handle) {
 
 CUcontext handle_of(const Context* context) { return reinterpret_cast<CUcontext>(const_cast<Context*>(context)); }
 
+CUresult raise_stack_locked(Context& context, std::uint64_t bytes) {
+    if (bytes <= limit_of(context, CU_LIMIT_STACK_SIZE)) return CUDA_SUCCESS;
+    return set_limit(context, CU_LIMIT_STACK_SIZE, bytes);
+}
+
 CUcontext primary_handle_locked(int device) { return handle_of(&primary_context(device)); }
 
 void destroy_resources_locked(Context& context) {

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "capture.h"
+#include "contexts.h"
 #include "streams.h"
 
 namespace fragscope::sim {
@@ -33,6 +33,7 @@ struct Owner {
     Context* context = nullptr;  // of a module; null: a library
     std::deque<FunctionObject> functions;
     std::uint64_t bytes = 0;     // of code and variables in a context
+    std::uint64_t stack = 0;     // bytes that a thread of its kernels needs
     std::vector<Variable> variables;
     std::map<Context*, std::uint64_t> loaded;  // base of its memory; 0: it has none
 };
@@ -52,8 +53,8 @@ Modules& modules() {
 constexpr char kTextModule[] = "fragscope-sim-module";
 constexpr std::uint64_t kVariableAlignment = 256;
 
-// A text that stands for a module: the line kTextModule, then "code BYTES" and "variable NAME BYTES" lines. False
-// when a line is none of these.
+// A text that stands for a module: the line kTextModule, then "code BYTES", "stack BYTES" and "variable NAME BYTES"
+// lines. False when a line is none of these.
 bool read_text(const std::string& text, Owner& owner) {
     std::istringstream lines(text);
     std::string line;
@@ -67,6 +68,8 @@ bool read_text(const std::string& text, Owner& owner) {
         if (!(words >> size) || !parse_bytes(size, bytes) || (words >> rest)) return false;
         if (kind == "code") {
             owner.bytes = bytes;
+        } else if (kind == "stack") {
+            owner.stack = bytes;
         } else if (kind == "variable" && bytes != 0) {
             owner.variables.push_back({name, bytes, 0});
         } else {
@@ -226,7 +229,11 @@ CUresult launch(const void* function, CUstream handle, unsigned long long grid, 
     if (find_function_locked(function) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     Stream* stream = find_stream_locked(handle, *context);
     if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    const CUresult result = load_function_locked(*find_function_locked(function), *stream->context);
+    const FunctionObject& found = *find_function_locked(function);
+    CUresult result = load_function_locked(found, *stream->context);
+    if (result == CUDA_SUCCESS) {
+        result = raise_stack_locked(*stream->context, modules().owners.find(found.owner)->second.stack);
+    }
     if (result == CUDA_SUCCESS) ++stream->issued;
     return result;
 }

@@ -37,6 +37,15 @@ bool is_host(const Region& region) {
     return region.kind == Region::Kind::Host || region.kind == Region::Kind::Registered;
 }
 
+// How the memory at an address of the region can be exported: CUmemAllocationHandleType bits.
+unsigned handle_types(Region& region, std::uint64_t address) {
+    std::uint64_t start = 0;
+    if (region.kind == Region::Kind::PoolChunk) return region.pool->handle_types;
+    if (region.kind != Region::Kind::Reservation) return 0;
+    const Mapping* mapping = find_mapping(region, address, start);
+    return mapping == nullptr ? 0 : mapping->handle->memory->handle_types;
+}
+
 CUresult attribute(void* data, CUpointer_attribute which, std::uint64_t address) {
     Found found;
     const bool known = find(address, found);
@@ -71,7 +80,9 @@ CUresult attribute(void* data, CUpointer_attribute which, std::uint64_t address)
             break;
         case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: if (known) return number(CUdeviceptr{found.base}); break;
         case CU_POINTER_ATTRIBUTE_RANGE_SIZE: if (known) return number(size_t{found.bytes}); break;
-        case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: if (known) return number(0ULL); break;
+        case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+            if (known) return number(static_cast<unsigned long long>(handle_types(*found.region, address)));
+            break;
         case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
             if (known) return number(static_cast<int>(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));
             break;

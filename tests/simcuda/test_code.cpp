@@ -145,6 +145,25 @@ SIM_TEST("limits above their defaults cost memory where it is set so", "CONTEXT_
     CHECK(value == kKiB);
 }
 
+SIM_TEST("a kernel makes the stack grow for good", "CONTEXT_OVERHEAD=0", "LIMIT_MEMORY=on") {
+    start();
+    const std::size_t before = free_bytes();
+    CUmodule module = nullptr;
+    REQUIRE(cuModuleLoadData(&module, "fragscope-sim-module\ncode 0\nstack 3KiB\n") == CUDA_SUCCESS);
+    const CUfunction function = function_of(module);
+    CHECK(free_bytes() == before);
+    CHECK(launch(function) == CUDA_SUCCESS);
+    // 2 KiB more for each of 132 * 2048 threads.
+    CHECK(before - free_bytes() == 528 * kMiB);
+    std::size_t value = 0;
+    CHECK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE) == CUDA_SUCCESS);
+    CHECK(value == 3 * kKiB);
+    CHECK(cuModuleUnload(module) == CUDA_SUCCESS);
+    CHECK(before - free_bytes() == 528 * kMiB);
+    CHECK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, kKiB) == CUDA_SUCCESS);
+    CHECK(free_bytes() == before);
+}
+
 SIM_TEST("limits cost nothing by default", "CONTEXT_OVERHEAD=0") {
     start();
     const std::size_t before = free_bytes();

@@ -229,6 +229,11 @@ SIM_TEST("a pool that was not made for it cannot be exported", "CONTEXT_OVERHEAD
 SIM_TEST("access of another device to a pool", "CONTEXT_OVERHEAD=0") {
     start();
     const CUmemoryPool pool = shareable_pool();
+    CUdeviceptr address = 0;
+    unsigned long long types = 0;
+    REQUIRE(cuMemAllocFromPoolAsync(&address, 1, pool, nullptr) == CUDA_SUCCESS);
+    CHECK(cuPointerGetAttribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, address) == CUDA_SUCCESS);
+    CHECK(types == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     CUmemAccessDesc access{};
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.location.id = 1;

@@ -1,11 +1,14 @@
 // Arrays, graphs, external memory and sharing through the runtime: each call reaches the driver function that has
 // the same meaning, and what it costs is the driver's.
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <doctest/doctest.h>
+#include <execinfo.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 
 namespace {
@@ -19,7 +22,29 @@ size_t free_bytes() {
     return free;
 }
 
+// Whether the runtime function named by the argument is on the stack of the driver call that runs this.
+struct Walk {
+    const char* wanted;
+    bool found;
+};
+void walk(void* data) {
+    auto& outcome = *static_cast<Walk*>(data);
+    void* frames[64];
+    const int depth = ::backtrace(frames, 64);
+    for (int i = 0; i < depth; ++i) {
+        Dl_info info = {};
+        if (::dladdr(frames[i], &info) == 0 || info.dli_sname == nullptr) continue;
+        outcome.found = outcome.found || std::strcmp(info.dli_sname, outcome.wanted) == 0;
+    }
+}
+
 }  // namespace
+
+TEST_CASE("sharing: the runtime function is on the stack of the driver call") {
+    Walk outcome = {"cudaLaunchHostFunc", false};
+    REQUIRE(cudaLaunchHostFunc(nullptr, walk, &outcome) == cudaSuccess);
+    CHECK(outcome.found);
+}
 
 TEST_CASE("sharing: arrays of every kind cost what their elements need") {
     const cudaChannelFormatDesc floats = cudaCreateChannelDesc(32, 0, 0, 0, cudaChannelFormatKindFloat);
