@@ -103,7 +103,9 @@ class Call {
     void capture_begun();
     void capture_ended();
 
-    // Arrays.
+    // Arrays. Superseded descriptors have narrower fields.
+    void array_created(const CUarray* out, const CUDA_ARRAY_DESCRIPTOR_v1* wanted);
+    void array_created(const CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR_v1* wanted);
     void array_created(const CUarray* out, const CUDA_ARRAY_DESCRIPTOR* wanted);
     void array_created(const CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* wanted);
     void array_created(const CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* wanted, unsigned levels);

@@ -73,6 +73,18 @@ std::uint64_t texel_bytes(const CUDA_ARRAY3D_DESCRIPTOR& wanted, unsigned levels
     return all;
 }
 
+// What all descriptors have; of a missing one nothing.
+template <typename Descriptor>
+CUDA_ARRAY3D_DESCRIPTOR from_flat(const Descriptor* wanted) {
+    CUDA_ARRAY3D_DESCRIPTOR flat{};
+    if (wanted == nullptr) return flat;
+    flat.Width = wanted->Width;
+    flat.Height = wanted->Height;
+    flat.Format = wanted->Format;
+    flat.NumChannels = wanted->NumChannels;
+    return flat;
+}
+
 }  // namespace
 
 void Call::array_created_at(std::uint64_t array, const CUDA_ARRAY3D_DESCRIPTOR& wanted, unsigned levels) {
@@ -82,15 +94,21 @@ void Call::array_created_at(std::uint64_t array, const CUDA_ARRAY3D_DESCRIPTOR& 
     explain_failure();
 }
 
+void Call::array_created(const CUarray* out, const CUDA_ARRAY_DESCRIPTOR_v1* wanted) {
+    array_created_at(succeeded() && out != nullptr ? number_of(*out) : 0, from_flat(wanted), 0);
+}
+
 void Call::array_created(const CUarray* out, const CUDA_ARRAY_DESCRIPTOR* wanted) {
-    CUDA_ARRAY3D_DESCRIPTOR flat{};
+    array_created_at(succeeded() && out != nullptr ? number_of(*out) : 0, from_flat(wanted), 0);
+}
+
+void Call::array_created(const CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR_v1* wanted) {
+    CUDA_ARRAY3D_DESCRIPTOR deep = from_flat(wanted);
     if (wanted != nullptr) {
-        flat.Width = wanted->Width;
-        flat.Height = wanted->Height;
-        flat.Format = wanted->Format;
-        flat.NumChannels = wanted->NumChannels;
+        deep.Depth = wanted->Depth;
+        deep.Flags = wanted->Flags;
     }
-    array_created_at(succeeded() && out != nullptr ? number_of(*out) : 0, flat, 0);
+    array_created_at(succeeded() && out != nullptr ? number_of(*out) : 0, deep, 0);
 }
 
 void Call::array_created(const CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* wanted) {

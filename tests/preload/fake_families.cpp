@@ -45,6 +45,9 @@ FAKE(cuArrayCreate_v2, CUarray* out, const CUDA_ARRAY_DESCRIPTOR*) {
 FAKE(cuArray3DCreate_v2, CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR*) {
     return give("cuArray3DCreate_v2", out, 0xa2);
 }
+FAKE(cuArray3DCreate, CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR_v1*) {
+    return give("cuArray3DCreate", out, 0xa9);
+}
 FAKE(cuMipmappedArrayCreate, CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR*, unsigned) {
     return give("cuMipmappedArrayCreate", out, 0xa3);
 }

@@ -47,6 +47,8 @@ void arrays() {
     cuArray3DCreate_v2(to<CUarray>(), &layers);
     layers.Format = CU_AD_FORMAT_BC1_UNORM;
     cuArray3DCreate_v2(to<CUarray>(), &layers);
+    const CUDA_ARRAY3D_DESCRIPTOR_v1 old{8, 4, 2, CU_AD_FORMAT_UNSIGNED_INT16, 2, CUDA_ARRAY3D_SURFACE_LDST};
+    cuArray3DCreate(to<CUarray>(), &old);
     const CUDA_ARRAY3D_DESCRIPTOR sparse{16, 8, 0, CU_AD_FORMAT_HALF, 1, CUDA_ARRAY3D_SPARSE};
     cuMipmappedArrayCreate(to<CUmipmappedArray>(), &sparse, 99);
     cuMipmappedArrayGetLevel(to<CUarray>(), as<CUmipmappedArray>(0xa3), 1);

@@ -120,6 +120,8 @@ TEST_CASE("arrays") {
                0, kObject},
               // A format whose size the shim does not know.
               {"cuArray3DCreate_v2", Kind::kArrayCreated, kContext, 0, 0xa2, pack_array(1, 0), 0, kObject},
+              {"cuArray3DCreate", Kind::kArrayCreated, kContext, 8 * 4 * 2 * 4, 0xa9, pack_array(2, 0), 0,
+               kObject},
               // Levels of 16*8, 8*4, 4*2, 2*1 and 1*1 elements of two bytes.
               {"cuMipmappedArrayCreate", Kind::kArrayCreated, kContext, 342, 0xa3, pack_array(0x40, 5), 0,
                kObject},
