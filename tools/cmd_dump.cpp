@@ -12,8 +12,10 @@
 #include "analysis/read/kind_name.h"
 #include "analysis/read/payload_name.h"
 #include "analysis/read/result_name.h"
+#include "analysis/read/symbolizer.h"
 #include "tools/answer.h"
 #include "tools/command.h"
+#include "tools/json_text.h"
 #include "tools/words.h"
 #include "tools/words_terminal.h"
 
@@ -75,27 +77,63 @@ std::vector<std::string> flag_names(std::uint16_t flags) {
     return out;
 }
 
-// A JSON string: the text is UTF-8 already, as protobuf demands.
-std::string quoted(const std::string& text) {
-    std::string out = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\')
-            out += {'\\', c};
-        else if (static_cast<unsigned char>(c) < 0x20)
-            out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-        else
-            out += c;
-    }
-    return out + "\"";
-}
-
 // "name":value of one payload field.
 std::string json_payload(const analysis::PayloadField& field, std::uint64_t value) {
     return field.form == analysis::PayloadForm::kAddress ? fmt::format(R"("{}":"{:#x}")", field.name, value)
                                                          : fmt::format(R"("{}":{})", field.name, value);
 }
 
-std::string json_event(const Trace& trace, const Event& event) {
+// The event's call stack as far as the trace has it; null: it has none, or its record was lost.
+const trace::Stack* stack_of(const Trace& trace, const Event& event) {
+    const auto& stacks = trace.names[event.process.value].stacks;
+    const auto found = event.stack != 0 ? stacks.find(event.stack) : stacks.end();
+    return found != stacks.end() ? &found->second : nullptr;
+}
+
+// The function of the runtime interface that the program called; empty: none, or not known.
+std::string origin_of(const Trace& trace, const Event& event) {
+    const trace::Stack* stack = stack_of(trace, event);
+    if (stack == nullptr || stack->origin() == 0) return "";
+    const auto& texts = trace.names[event.process.value].texts;
+    const auto found = texts.find(stack->origin());
+    return found != texts.end() ? found->second : "";
+}
+
+std::string json_frame(const analysis::FrameName& frame) {
+    using analysis::NameForm;
+    static constexpr const char* kForms[] = {"source", "symbol", "module", "address", "python"};
+    std::string out = fmt::format(R"({{"form":"{}")", kForms[static_cast<std::size_t>(frame.form)]);
+    const auto text = [&](const char* name, const std::string& value) {
+        if (!value.empty()) out += fmt::format(R"(,"{}":{})", name, quoted(value));
+    };
+    text("function", frame.function);
+    text("file", frame.file);
+    if (frame.line != 0) out += fmt::format(R"(,"line":{})", frame.line);
+    if (frame.inlined) out += R"(,"inlined":true)";
+    text("module", frame.module);
+    if (frame.form != NameForm::kPython) out += fmt::format(R"(,"offset":"{:#x}")", frame.offset);
+    if (frame.form == NameForm::kSymbol) out += fmt::format(R"(,"into":{})", frame.into);
+    text("why", frame.why);
+    return out + "}";
+}
+
+// Behind an event's fields: who called, and with `symbolizer` from where.
+std::string json_stack(const Trace& trace, const Event& event, analysis::Symbolizer* symbolizer) {
+    const trace::Stack* stack = stack_of(trace, event);
+    const std::string origin = origin_of(trace, event);
+    std::string out = origin.empty() ? "" : R"(,"origin":)" + quoted(origin);
+    if (event.stack != 0 && stack == nullptr) out += R"(,"stack_lost":true)";
+    if (symbolizer == nullptr || stack == nullptr) return out;
+    std::string frames;
+    for (const analysis::FrameName& frame : symbolizer->frames(trace.names[event.process.value], *stack))
+        frames += (frames.empty() ? "" : ",") + json_frame(frame);
+    out += fmt::format(R"(,"frames":[{}])", frames);
+    if (stack->cut()) out += R"(,"frames_cut":true)";
+    if (stack->lost()) out += R"(,"frames_lost":true)";
+    return out;
+}
+
+std::string json_event(const Trace& trace, const Event& event, analysis::Symbolizer* symbolizer) {
     const trace::Process& process = trace.processes[event.process.value];
     const analysis::PayloadNames names = analysis::payload_names(event.kind);
     std::string flags;
@@ -103,14 +141,15 @@ std::string json_event(const Trace& trace, const Event& event) {
         flags += (flags.empty() ? "" : ",") + quoted(name);
     return fmt::format(
         R"({{"time_ns":{},"process":{},"pid":{},"thread":{},"sequence":{},"function":{},"kind":{},)"
-        R"({},{},{},{},"device":{},"result":{},"result_name":{},"duration_ns":{},"stack":{},"flags":[{}]}})",
+        R"({},{},{},{},"device":{},"result":{},"result_name":{},"duration_ns":{},"stack":{},"flags":[{}]{}}})",
         static_cast<std::int64_t>(event.start.value - trace.session.start_ns()), event.process.value,
         process.pid(), event.thread, event.sequence.value, quoted(trace.functions[event.function.value]),
         quoted(std::string(analysis::kind_name(event.kind).id)),
         json_payload(names.address, event.address.value), json_payload(names.bytes, event.bytes.value),
         json_payload(names.object, event.object.value), json_payload(names.extra, event.extra),
         event.device == analysis::kNoDevice ? "null" : std::to_string(event.device), event.result,
-        quoted(analysis::result_name(event.result)), event.duration_ns, event.stack, flags);
+        quoted(analysis::result_name(event.result)), event.duration_ns, event.stack, flags,
+        json_stack(trace, event, symbolizer));
 }
 
 // "512 KiB", or every byte where no unit is exact.
@@ -127,21 +166,32 @@ std::string short_result(std::uint16_t result) {
     return name.rfind(kPrefix, 0) == 0 ? name.substr(kPrefix.size()) : name;
 }
 
+constexpr int kFunctionColumn = 25;
+constexpr int kOriginColumn = 45;  // for "cudaMallocFromPoolAsync → cuMemAllocFromPoolAsync"
+
 // One line of the listing; the header goes through it too.
-std::string columns(const std::array<std::string, 13>& cell) {
+std::string columns(const std::array<std::string, 13>& cell, int function_column) {
     std::string line = fmt::format(
-        "{:>11} {:>3} {:>7} {:>6}  {:<25} {:<18} {:>14} {:>12} {:>14} {:>3}  {:<14} {:>8}", cell[0], cell[1],
-        cell[2], cell[3], cell[4], cell[5], cell[6], cell[7], cell[8], cell[9], cell[10], cell[11]);
+        "{:>11} {:>3} {:>7} {:>6}  {:<{}} {:<18} {:>14} {:>12} {:>14} {:>3}  {:<14} {:>8}", cell[0], cell[1],
+        cell[2], cell[3], cell[4], function_column, cell[5], cell[6], cell[7], cell[8], cell[9], cell[10], cell[11]);
     if (!cell[12].empty()) line += "  " + cell[12];
     return line;
 }
 
-std::string header() {
+std::string header(int function_column) {
     return columns({"#  time (s)", "prc", "thread", "number", "function", "kind", "address", "bytes",
-                    "object", "dev", "result", "took", "flags and further values"});
+                    "object", "dev", "result", "took", "flags and further values"},
+                   function_column);
 }
 
-std::string text_event(const Trace& trace, const Event& event, const Style& style) {
+int function_column(const Trace& trace) {
+    for (const analysis::ProcessNames& names : trace.names)
+        for (const auto& [id, stack] : names.stacks)
+            if (stack.origin() != 0) return kOriginColumn;
+    return kFunctionColumn;
+}
+
+std::string text_event(const Trace& trace, const Event& event, const Style& style, int function_column) {
     const analysis::PayloadNames names = analysis::payload_names(event.kind);
     const analysis::PayloadNames plain;
     std::vector<std::string> further = flag_names(event.flags);
@@ -167,13 +217,52 @@ std::string text_event(const Trace& trace, const Event& event, const Style& styl
                                    ? "-"
                                    : cell(names.object, plain.object, event.object.value);
     if (named(names.extra, plain.extra) && event.extra != 0) cell(names.extra, plain.extra, event.extra);
+    const std::string origin = origin_of(trace, event);
+    const std::string function =
+        (origin.empty() ? "" : origin + (style.utf8 ? " \u2192 " : " -> ")) + trace.functions[event.function.value];
     return columns({fmt::format("{:.6f}", seconds(trace, event)), std::to_string(event.process.value),
                     std::to_string(event.thread), std::to_string(event.sequence.value),
-                    printable(trace.functions[event.function.value], style.utf8),
+                    printable(function, style.utf8),
                     std::string(analysis::kind_name(event.kind).id), address, bytes, object,
                     event.device == analysis::kNoDevice ? "-" : std::to_string(event.device),
                     short_result(event.result), human_duration(event.duration_ns),
-                    fmt::format("{}", fmt::join(further, " "))});
+                    fmt::format("{}", fmt::join(further, " "))},
+                   function_column);
+}
+
+// "  #3 train (model.py:12)", "  #4 known::inner(int) [inlined] (known.cpp:31)", "  #5 malloc+0x24 (/lib/libc.so.6)".
+std::string text_frame(const analysis::FrameName& frame, std::size_t number) {
+    using analysis::NameForm;
+    std::string out = fmt::format("    #{:<2} {}", number, frame.function.empty() ? "?" : frame.function);
+    const std::string at = frame.file.empty() ? "" : frame.line == 0 ? frame.file : fmt::format("{}:{}", frame.file, frame.line);
+    switch (frame.form) {
+        case NameForm::kSource:
+            if (frame.inlined) out += " [inlined]";
+            return out + fmt::format(" ({})", at.empty() ? frame.module : at);
+        case NameForm::kPython:
+            return out + (at.empty() ? " (Python)" : fmt::format(" ({})", at));
+        case NameForm::kSymbol:
+            return out + fmt::format("+{:#x} ({})", frame.into, frame.module);
+        case NameForm::kModule:
+            return out + fmt::format(" ({}+{:#x}: {})", frame.module.empty() ? "?" : frame.module, frame.offset, frame.why);
+        case NameForm::kAddress:
+            return out + fmt::format(" ({:#x}, in no file)", frame.offset);
+    }
+    return out;
+}
+
+// The lines below an event.
+std::string text_stack(const Trace& trace, const Event& event, analysis::Symbolizer& symbolizer, const Style& style) {
+    if (event.stack == 0) return "";
+    const trace::Stack* stack = stack_of(trace, event);
+    if (stack == nullptr) return "    call stack lost\n";
+    std::string out;
+    std::size_t number = 0;
+    for (const analysis::FrameName& frame : symbolizer.frames(trace.names[event.process.value], *stack))
+        out += printable(text_frame(frame, number++), style.utf8) + "\n";
+    if (stack->cut()) out += "    (and further callers, which were not recorded)\n";
+    if (stack->lost()) out += "    (who called this could not be found out)\n";
+    return out;
 }
 
 // Calls `take(event)` in the order of time; inside a process the order of numbers is kept even where clocks
@@ -269,6 +358,7 @@ int cmd_dump(int argc, char** argv) {
     std::string kind;
     std::string address;
     std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
+    bool stacks = false;
     bool json = false;
     bool environment = false;
     app.add_option("TRACE", path, "the trace file")->required()->type_name("");
@@ -284,6 +374,8 @@ int cmd_dump(int argc, char** argv) {
     app.add_option("--address", address, "only events whose address range holds this address")
         ->type_name("ADDRESS");
     app.add_option("--limit", limit, "at most so many events")->type_name("N");
+    app.add_flag("--stacks", stacks,
+                 "print the call stacks too, with functions and lines as far as\nthe programs' files here still tell them");
     app.add_flag("--json", json, "one JSON object a line");
     app.add_flag("--env", environment, "print what is known of the session and its processes instead");
     if (const std::optional<int> status = parse(app, argc, argv)) return *status;
@@ -317,13 +409,19 @@ int cmd_dump(int argc, char** argv) {
     if (environment) {
         if (!print_environment(trace, json)) return kCannot;
     } else {
-        if (!json) text += header() + "\n";
+        const int column = function_column(trace);
+        std::optional<analysis::Symbolizer> symbolizer;
+        if (stacks) symbolizer.emplace();
+        if (!json) text += header(column) + "\n";
         bool written = true;
         std::uint64_t printed = 0;
         in_order(trace, [&](const Event& event) {
             if (printed >= limit) return false;
             if (!passes(filter, trace, event)) return true;
-            text += (json ? json_event(trace, event) : text_event(trace, event, style)) + "\n";
+            text += (json ? json_event(trace, event, symbolizer ? &*symbolizer : nullptr)
+                          : text_event(trace, event, style, column)) +
+                    "\n";
+            if (symbolizer && !json) text += text_stack(trace, event, *symbolizer, style);
             ++printed;
             if (text.size() < kWriteBytes) return true;
             written = write_answer(text);

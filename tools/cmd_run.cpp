@@ -3,7 +3,6 @@
 // Exit status: the program's own (128 + N when signal N ended it); 127 and 126 when it cannot be found or
 // executed; 125 for trouble of Fragscope's before it was started; 2 for wrong usage.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cctype>
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include "collector/clock.h"
 #include "collector/record.h"
 #include "tools/command.h"
+#include "tools/shim_path.h"
 #include "tools/words.h"
 
 namespace fragscope::tools {
@@ -29,23 +29,6 @@ constexpr std::uint64_t kDefaultProbeNs = 200'000'000;
 constexpr std::uint64_t kDefaultProbeBytes = std::uint64_t{64} << 30;
 constexpr char kDefaultStacks[] = "1MiB";
 constexpr char kDefaultSample[] = "every:100ms,bytes:64MiB";
-
-// Where the shim lies beside this executable: in a build folder, or installed.
-std::string find_shim() {
-    char path[4096];
-    const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
-    if (length <= 0) return "";
-    const std::string self(path, static_cast<std::size_t>(length));
-    const std::string folder = self.substr(0, self.find_last_of('/'));
-    for (const char* place : {"/../interpose/libfragscope.so", "/../libexec/fragscope/libfragscope.so"}) {
-        char* whole = ::realpath((folder + place).c_str(), nullptr);
-        if (whole == nullptr) continue;
-        std::string found = whole;
-        std::free(whole);
-        return found;
-    }
-    return "";
-}
 
 // "5ms", "200us", "1s" or plain nanoseconds; nothing for anything else.
 std::optional<std::uint64_t> parse_duration(const std::string& text) {

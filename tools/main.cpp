@@ -19,6 +19,7 @@ constexpr std::array kCommands{
     Command{"explain", "say why a request for GPU memory failed, and what would have to change", cmd_explain},
     Command{"report", "say what a trace holds: amounts over time, peaks, failures, costs", cmd_report},
     Command{"dump", "print a trace's events, one a line", cmd_dump},
+    Command{"doctor", "say before a run what a recording will see and what not", cmd_doctor},
 };
 
 void print_help(std::FILE* to) {

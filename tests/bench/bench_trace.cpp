@@ -1,5 +1,4 @@
-// What an event costs on its way from the ring to the file and back: bytes, and events per second on one
-// core.
+// What an event costs on its way from the ring to the file and back: bytes, and events per second.
 //   bench_trace [EVENTS] [ROUNDS]
 #include <fmt/format.h>
 #include <stdlib.h>
@@ -71,7 +70,8 @@ std::size_t plain_compressed_bytes(const std::vector<wire::Record>& records) {
     return total;
 }
 
-// The whole collector: a ring in shared memory is filled (not timed) and drained, merged and written (timed).
+// The whole collector: a ring in shared memory is filled (not timed) and drained and merged (timed), while its second
+// thread writes (timed where it is behind at the end).
 double drain_speed(const Rows& rows) {
     auto created = collector::RingHost::create(collector::SessionOptions{});
     if (created.host == nullptr) {
@@ -115,6 +115,7 @@ double drain_speed(const Rows& rows) {
     }
     const std::uint64_t begin = monotonic_ns();
     drain.finish();
+    writer.settle();
     spent += monotonic_ns() - begin;
     if (writer.events_written() != rows.size()) {
         fmt::print(stderr, "bench_trace: {} events went in, {} were written\n", rows.size(),
@@ -178,7 +179,7 @@ void measure(const std::string& name, const Rows& rows, int rounds, const char* 
     lines.push_back(
         {name + ": trace file", static_cast<double>(kept.size()) / events, "B/event", aim_bytes, ""});
     lines.push_back({name + ": writer", speeds[0], kMillions, kAimWriter, "rows to compressed chunks"});
-    lines.push_back({name + ": collector", speeds[1], kMillions, kAimWriter, "ring, order, rows, chunks"});
+    lines.push_back({name + ": collector", speeds[1], kMillions, kAimWriter, "ring, order, rows; a second thread writes"});
     lines.push_back(
         {name + ": reader", speeds[2], kMillions, kAimReader, "file to events, from the page cache"});
 }
@@ -195,7 +196,7 @@ int main(int argc, char** argv) {
     std::vector<Line> lines;
     measure("random pool", random_pool(events, 1), rounds, kAimBytesRandom, lines);
     measure("repeating iterations", repeating_iterations(events, 2), rounds, kAimBytesRepeating, lines);
-    print("bench_trace", fmt::format("{} events, median of {} interleaved rounds, one core", events, rounds),
+    print("bench_trace", fmt::format("{} events, median of {} interleaved rounds", events, rounds),
           lines);
     return 0;
 }

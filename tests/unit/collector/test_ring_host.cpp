@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -8,8 +10,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <set>
 #include <string>
 
+#include "collector/liveness.h"
 #include "collector/ring_host.h"
 
 using namespace fragscope;
@@ -111,4 +116,31 @@ TEST_CASE("sessions of killed collectors are taken away, others are not") {
     CHECK(collector::remove_stale_sessions() >= 1);
     CHECK_FALSE(exists(name));
     CHECK(exists(mine.host->name()));
+}
+
+TEST_CASE("whether a collector is gone is told by its number, its start time and its lock") {
+    char folder[] = "/tmp/fragscope-test-XXXXXX";
+    REQUIRE(::mkdtemp(folder) != nullptr);
+    const std::uint64_t start = collector::process_start_time(::getpid());
+    REQUIRE(start != 0);
+    const auto make = [&](const std::string& name) {
+        const int fd = ::open((std::string(folder) + "/" + name).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+        REQUIRE(fd >= 0);
+        return fd;
+    };
+    const std::string own = "fragscope-" + std::to_string(::getpid()) + "-";
+    ::close(make(own + std::to_string(start) + "-0123"));    // this process, which may be just making it
+    ::close(make(own + std::to_string(start - 1) + "-0123"));  // an earlier process of this number
+    ::close(make("fragscope-99999999-5-0123"));              // no process has such a number
+    ::close(make("fragscope-sim-99999999-5"));               // somebody else's
+    ::close(make("fragscope-99999999"));
+    const int locked = make("fragscope-99999998-5-0123");  // of another PID namespace, and alive
+    REQUIRE(::flock(locked, LOCK_EX | LOCK_NB) == 0);
+    CHECK(collector::remove_stale_sessions(folder) == 2);
+    std::set<std::string> left;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) left.insert(entry.path().filename());
+    CHECK(left == std::set<std::string>{own + std::to_string(start) + "-0123", "fragscope-sim-99999999-5",
+                                        "fragscope-99999999", "fragscope-99999998-5-0123"});
+    ::close(locked);
+    std::filesystem::remove_all(folder);
 }
