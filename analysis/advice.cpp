@@ -30,6 +30,13 @@ void for_cached(const Situation& s, std::vector<std::string>& out) {
         "requests.");
 }
 
+void for_graphs(const Situation& s, std::vector<std::string>& out) {
+    out.push_back(fmt::format(
+        "Call cuDeviceGraphMemTrim (cudaDeviceGraphMemTrim) on the device before this allocation, after "
+        "its graphs have run: it gives back {}. Their next launch pays for getting it again.",
+        in_words(s.graphs_unused.interval())));
+}
+
 void for_internal(const Situation& s, std::vector<std::string>& out) {
     out.push_back(
         fmt::format("Put several objects into one physical allocation: every cuMemCreate takes whole pages "
@@ -126,6 +133,13 @@ std::vector<std::string> actions_for(const Situation& s, const std::vector<Count
     switch (verdict.cause()) {
         case Verdict::other_constraint:
             if (verdict.constraint() == "cached_by_pool") for_cached(s, out);
+            if (verdict.constraint() == "kept_by_graphs") for_graphs(s, out);
+            if (verdict.constraint() == "gone_at_once") {
+                out.push_back(
+                    "Try the same request again after a moment, or after cudaDeviceSynchronize; and record "
+                    "every "
+                    "process of the device in one session, so that what was given back then is seen.");
+            }
             if (verdict.constraint() == "pending_frees") {
                 out.push_back(
                     "Synchronise the streams that freed memory (cudaStreamSynchronize), then trim their pool "
@@ -138,7 +152,7 @@ std::vector<std::string> actions_for(const Situation& s, const std::vector<Count
                     "allocations of this pool back first.");
             }
             if (verdict.constraint() == "address_space") for_addresses(s, verdict, out);
-            if (verdict.constraint() == "driver_refused") {
+            if (verdict.constraint() == "driver_refused" || verdict.constraint() == "less_than_said") {
                 out.push_back(
                     "Look at what the driver and the system say of that moment: the kernel log (dmesg, Xid "
                     "messages), a memory limit of the container or of MPS, the driver's and runtime's "

@@ -23,26 +23,10 @@ Quantity handles_written(const Situation& s) {
                              s.physical, s.payload.why);
 }
 
-// Charged less payload, by definition: what pages hold beside their payload, and pages that hold none.
-Quantity waste_of_handles(const Situation& s) {
-    if (!holds_handles(s) || !s.payload.seen) return s.handle_waste;
-    const Quantity written =
-        Quantity::derived(report::Quantity::payload_written, s.payload.written, s.physical, "");
-    const auto waste = minus(
-        s.handles, written, report::Quantity::internal_waste,
-        fmt::format("charged but never written, {} inside partly written pages and {} in "
-                    "whole never-written pages: {}",
-                    in_words(s.payload.partly_unwritten), in_words(s.payload.never_written), s.payload.why));
-    if (!waste || !waste->known()) return s.handle_waste;
-    if (s.payload.decisive) return *waste;
-    // What was seen written is the least there is: the rest may hold payload too.
-    return Quantity::bounded(report::Quantity::internal_waste, {0, waste->high()}, s.physical,
-                             fmt::format("no more than what was not seen written; {}", s.payload.why));
-}
-
 Quantity reserved_addresses(const Situation& s) {
     const std::string why = "sizes of cuMemAddressReserve not freed yet; it takes no memory by itself";
-    const Interval interval = weakened(Interval::exactly(s.space.reserved), s.losses);
+    const Interval interval =
+        weakened(Interval::exactly(s.space.reserved), narrowed(s.losses, Layer::kAddresses));
     return interval.exact()
                ? Quantity::derived(report::Quantity::address_reserved, s.space.reserved, s.address, why)
                : Quantity::bounded(report::Quantity::address_reserved, interval, s.address, why);
@@ -50,7 +34,7 @@ Quantity reserved_addresses(const Situation& s) {
 
 Quantity mapped_addresses(const Situation& s) {
     const std::string why = "sizes of cuMemMap not unmapped yet";
-    const Interval interval = weakened(Interval::exactly(s.mapped), s.losses);
+    const Interval interval = weakened(Interval::exactly(s.mapped), narrowed(s.losses, Layer::kAddresses));
     return interval.exact() ? Quantity::derived(report::Quantity::mapped, s.mapped, s.address, why)
                             : Quantity::bounded(report::Quantity::mapped, interval, s.address, why);
 }
@@ -77,7 +61,7 @@ report::Domain physical_domain(const Situation& s) {
     // written, of a linear block by what was asked for, and the two are not one measure.
     const bool handles = holds_handles(s);
     const Quantity& charged = handles ? s.handles : s.linear;
-    const Quantity waste = handles ? waste_of_handles(s) : s.linear_waste;
+    const Quantity waste = handles ? s.handle_waste : s.linear_waste;
     *out.mutable_charged() =
         charged.as(report::Quantity::charged, handles ? "VMM allocations of this process" : s.linear.reason())
             .message();
@@ -100,7 +84,7 @@ report::Domain virtual_domain(const Situation& s) {
     report::Domain out;
     out.set_name("virtual");
     const AddressSpace& space = s.space;
-    if (!space.seen || s.losses.any()) {
+    if (!space.seen || narrowed(s.losses, Layer::kAddresses).any()) {
         const std::string why =
             space.seen ? "records were lost or losses are not known: which gaps were unused is not known"
                        : "this process reserved no address range, so its gaps are not known";
@@ -131,6 +115,7 @@ report::Domain virtual_domain(const Situation& s) {
 
 report::Domain pool_domain(const Situation& s, const PoolAtFailure& pool) {
     report::Domain out;
+    const Losses lost = narrowed(s.losses, Layer::kPools);
     out.set_name(pool.name);
     *out.mutable_free_sum() = pool.cached.as(report::Quantity::cached, pool.cached.reason()).message();
     *out.mutable_free_largest() =
@@ -143,15 +128,15 @@ report::Domain pool_domain(const Situation& s, const PoolAtFailure& pool) {
             .message();
     *out.mutable_charged() = pool.reserved.message();
     *out.mutable_requested() =
-        (s.losses.any() || !pool.live.exact()
-             ? Quantity::bounded(report::Quantity::requested, weakened(pool.live, s.losses), s.physical,
+        (lost.any() || !pool.live.exact()
+             ? Quantity::bounded(report::Quantity::requested, weakened(pool.live, lost), s.physical,
                                  "requested sizes of live stream-ordered allocations")
              : Quantity::derived(report::Quantity::requested, *pool.live.low, s.physical,
                                  "requested sizes of live stream-ordered allocations"))
             .message();
     // Used and requested are comparable: both count live blocks. A pending free may still be in `used`.
     const Interval used = pool.used.interval();
-    if (used.exact() && pool.live.exact() && pool.pending == 0 && !s.losses.any() &&
+    if (used.exact() && pool.live.exact() && pool.pending == 0 && !lost.any() &&
         *used.low >= *pool.live.low) {
         const std::uint64_t waste = *used.low - *pool.live.low;
         *out.mutable_internal_waste() =
@@ -181,8 +166,8 @@ std::vector<report::Quantity> audit_of(const Situation& s) {
     add(mapped_addresses(s));
     add(s.attributed.as(
         report::Quantity::committed,
-        "device memory is backed from the call on: VMM allocations, linear memory and what pools have "
-        "reserved, of this process"));
+        "device memory is backed from the call on: VMM allocations, linear memory, arrays and what pools "
+        "and graphs have reserved, of this process"));
     add(Quantity::unknown(
         report::Quantity::resident, s.physical,
         "no call says what is resident now; VMM and linear device memory are not known to move, managed "
@@ -193,6 +178,8 @@ std::vector<report::Quantity> audit_of(const Situation& s) {
     for (const PoolAtFailure& pool : s.pools) {
         add(pool.reserved.as(report::Quantity::charged, pool.name + ": " + pool.reserved.reason()));
     }
+    add(s.arrays.as(report::Quantity::charged, "arrays: " + s.arrays.reason()));
+    add(s.graphs.as(report::Quantity::charged, "graphs: " + s.graphs.reason()));
     add(s.attributed);
     add(s.others);
     add(s.unattributed);
@@ -206,8 +193,7 @@ std::vector<report::Quantity> audit_of(const Situation& s) {
     }
     add(s.pending);
     add(handles_written(s));
-    const Quantity waste = waste_of_handles(s);
-    add(waste.as(report::Quantity::internal_waste, "VMM: " + waste.reason()));
+    add(s.handle_waste.as(report::Quantity::internal_waste, "VMM: " + s.handle_waste.reason()));
     add(s.linear_waste.as(report::Quantity::internal_waste, "linear: " + s.linear_waste.reason()));
     add(s.free_then.as(report::Quantity::eligible_free,
                        "for a new allocation from the device, as far as bytes go: " + s.free_then.reason()));

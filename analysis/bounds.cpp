@@ -26,11 +26,6 @@ struct Witnesses {
     std::uint64_t pieces_together = 0;  // linear memory and handles
 };
 
-int device_of_call(const Event& event) {
-    if (event.kind != Kind::kHandleCreated) return event.device;
-    return wire::location_type(event.extra) == kLocationDevice ? wire::location_id(event.extra) : kNoDevice;
-}
-
 Witnesses witnesses_of(const Situation& s) {
     Witnesses out;
     const auto& events = s.trace->events[s.failure.process.value];
@@ -94,6 +89,22 @@ class Bound {
         }
         return *this;
     }
+    // What was tried in place after the failure, by this very mechanism.
+    Bound& probed(wire::ProbeMechanism mechanism) {
+        if (const std::uint64_t most = s_.probes.granted(mechanism); most > low_) {
+            low_ = most;
+            tried_ = true;
+            out_.set_low_evidence(fmt::format(
+                "{} {} granted when it was tried right after the failure, and undone", in_words(most),
+                mechanism == wire::ProbeMechanism::kStitched ? "in all were" : "was"));
+        }
+        if (const auto least = s_.probes.refused(mechanism)) {
+            at_most(
+                *least - std::min<std::uint64_t>(*least, 1), "a trial that was refused",
+                fmt::format("{} was refused when it was tried right after the failure", in_words(*least)));
+        }
+        return *this;
+    }
     // The failed call itself bounds its own mechanism, size and moment, and nothing else.
     Bound& failed(bool same_mechanism) {
         if (same_mechanism && s_.request.requested != 0) {
@@ -107,7 +118,14 @@ class Bound {
             out_.set_limited_by("not known");
             out_.set_high_evidence(kFreeNotKnown);
         }
-        if (high_ && low_ > *high_) {
+        if (high_ && low_ > *high_ && tried_) {
+            // Granted right after what bounds it from above: not of that moment, and worth its word.
+            out_.set_low_evidence(
+                fmt::format("nothing that stands beside the upper end: {} were granted when they were tried "
+                            "right after it",
+                            in_words(low_)));
+            low_ = 0;
+        } else if (high_ && low_ > *high_) {
             // More than there was: others gave something back in between, so it is no witness of that moment.
             low_ = 0;
             out_.set_low_evidence(kNothingWitnessed);
@@ -123,6 +141,7 @@ class Bound {
     report::Bound out_;
     std::uint64_t low_ = 0;
     std::optional<std::uint64_t> high_;
+    bool tried_ = false;  // `low_` comes from a trial
 };
 
 std::optional<std::uint64_t> in_whole(const std::optional<std::uint64_t>& bytes, std::uint64_t unit) {
@@ -145,6 +164,7 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
                           .at_least(std::min(s.space.small_witnessed_largest, s.request.requested - 1),
                                     "the largest gap that was reserved before and was given back")
                           .failed(true)
+                          .probed(wire::ProbeMechanism::kAddresses)
                           .done("one cuMemAddressReserve; memory behind it comes on top"));
         return out;
     }
@@ -154,6 +174,7 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
                       .witnessed(seen.linear)
                       .at_most(free, sum, said)
                       .failed(kind == Kind::kLinearAcquired)
+                      .probed(wire::ProbeMechanism::kDirect)
                       .done("one cuMemAlloc"));
     const trace::Device* device = device_of(*s.trace, s.failure.process, s.request.device);
     const std::uint64_t minimum = s.page;
@@ -162,6 +183,7 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
             .witnessed(seen.handle)
             .at_most(in_whole(free, minimum), sum, said + ", in whole units of " + in_words(minimum))
             .failed(kind == Kind::kHandleCreated)
+            .probed(wire::ProbeMechanism::kHandleMinimum)
             .done("one cuMemCreate at the minimum granularity; it needs an address range to be mapped"));
     if (device != nullptr && device->has_recommended_granularity_bytes() &&
         device->recommended_granularity_bytes() > minimum) {
@@ -169,12 +191,14 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
         out.push_back(Bound(s, "vmm_recommended", s.physical)
                           .at_most(in_whole(free, unit), sum, said + ", in whole units of " + in_words(unit))
                           .failed(kind == Kind::kHandleCreated)
+                          .probed(wire::ProbeMechanism::kHandleRecommended)
                           .done("one cuMemCreate at the recommended granularity"));
     }
     Bound stitched(s, "stitched", s.physical);
     stitched.witnessed(seen.handles_together, true)
         .at_most(in_whole(free, minimum), sum, said + ", in whole units of " + in_words(minimum));
     if (kind == Kind::kHandleCreated && s.request.requested == minimum) stitched.failed(true);
+    stitched.probed(wire::ProbeMechanism::kStitched);
     out.push_back(
         stitched.done("many small cuMemCreate mapped side by side: consecutive addresses, no larger physical "
                       "extent and no more bytes "
@@ -192,7 +216,8 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
         pool.witnessed(seen.pool)
             .at_most(free && cached ? std::optional(*free + *cached) : std::nullopt,
                      "device-free memory and what pools keep", "as the driver said right after the failure")
-            .failed(kind == Kind::kPoolAcquired);
+            .failed(kind == Kind::kPoolAcquired)
+            .probed(wire::ProbeMechanism::kPool);
         for (const PoolAtFailure& each : s.pools) {
             if (each.pool == s.request.pool && each.said.maximum) {
                 pool.at_most(*each.said.maximum, "the pool's maximum size", "CUmemPoolProps::maxSize");
@@ -200,6 +225,14 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
         }
         out.push_back(pool.done("one cuMemAllocAsync"));
     }
+    const auto only_tried = [&](wire::ProbeMechanism mechanism, const Scope& scope, const char* note) {
+        if (s.probes.granted(mechanism) == 0 && !s.probes.refused(mechanism)) return;
+        out.push_back(Bound(s, mechanism_id(mechanism).c_str(), scope).probed(mechanism).done(note));
+    };
+    only_tried(wire::ProbeMechanism::kManaged, s.physical.in_domain("managed"),
+               "one cuMemAllocManaged: addresses now, pages of host or device as they are used");
+    only_tried(wire::ProbeMechanism::kHost, s.physical.in_domain("host"), "one cuMemHostAlloc: host memory");
+    only_tried(wire::ProbeMechanism::kAddresses, s.address, "one cuMemAddressReserve: addresses, no memory");
     Bound compaction(s, "compaction", s.physical);
     compaction.at_most(free, sum, said);
     out.push_back(compaction.done(

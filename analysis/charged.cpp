@@ -1,85 +1,29 @@
 #include "analysis/charged.h"
 
-#include <set>
-
 namespace fragscope::analysis {
-
-Losses losses_of(const Trace& trace, ProcessIndex process) {
-    Losses out;
-    if (process.value >= trace.losses.size()) return out;
-    const trace::Loss& loss = trace.losses[process.value];
-    out.counted = loss.has_acquisitions() && loss.has_releases() && loss.has_others();
-    out.acquisitions = loss.acquisitions() != 0;
-    if (loss.has_acquired_bytes()) out.acquired_bytes = loss.acquired_bytes();
-    out.releases = loss.releases() != 0;
-    out.unclassified = loss.others() != 0 || loss.records_without_ring() != 0 || loss.rings_damaged() != 0 ||
-                       loss.records_refused() != 0 || trace.end.events_not_written() != 0;
-    out.records = loss.acquisitions() + loss.releases() + loss.others() + loss.records_without_ring() +
-                  loss.records_refused();
-    return out;
-}
-
-Losses with_contradictions(const Losses& losses, const Contradictions& contradictions) {
-    Losses out = losses;
-    if (contradictions.unknown_releases + contradictions.unknown_handles != 0) {
-        out.acquisitions = true;
-        out.acquired_bytes.reset();
-    }
-    if (contradictions.overlapping_acquisitions != 0) out.releases = true;
-    return out;
-}
-
-Interval weakened(const Interval& interval, const Losses& losses) {
-    Interval out = interval;
-    if (!losses.any()) return out;
-    if (!losses.counted || losses.unclassified || losses.releases) out.low = 0;
-    if (!losses.counted || losses.unclassified || (losses.acquisitions && !losses.acquired_bytes)) {
-        out.high.reset();
-    } else if (losses.acquisitions && out.high) {
-        // Each of the lost ones may have been rounded up to a page of its own.
-        *out.high += *losses.acquired_bytes + losses.records * kDefaultPage;
-    }
-    return out;
-}
 
 Interval charged_linear(const ProcessState& state, int device) {
     const DeviceTotals& totals = state.totals(device);
-    Interval out = Interval::exactly(totals.linear_requested);
-    if (totals.small_count == 0) {
-        out.high = totals.linear_rounded;
-        return out;
-    }
-    const std::uint64_t page = state.page(device);
-    std::uint64_t large = 0;
-    std::set<std::uint64_t> pages;
-    state.linear().for_each([&](const Range& range, const LinearBlock& block) {
-        if (block.device != device || block.kind == wire::Kind::kManagedAcquired) return;
-        if (block.granted > kPackedUpTo) {
-            large += round_up(block.granted, page);
-        } else {
-            for (std::uint64_t at = range.begin / page; at <= (range.end - 1) / page; ++at) pages.insert(at);
-        }
-    });
-    out.high = large + pages.size() * page;
-    return out;
+    return {totals.linear_granted, totals.large_rounded + totals.small_pages * state.page(device)};
+}
+
+Interval charged_handles(const ProcessState& state, int device) {
+    const DeviceTotals& totals = state.totals(device);
+    return {totals.handles, totals.handles + totals.handles_maybe};
+}
+
+Interval charged_arrays(const ProcessState& state, int device) {
+    const DeviceTotals& totals = state.totals(device);
+    return {totals.array_texels, totals.array_count == 0 ? std::optional(totals.array_texels) : std::nullopt};
 }
 
 Interval charged_by_records(const ProcessState& state, int device) {
+    if (state.checkpointed()) return Interval::exactly(0);
     const DeviceTotals& totals = state.totals(device);
-    Interval out = charged_linear(state, device) + Interval::exactly(totals.handles);
-    *out.low += totals.pool_live;
-    *out.high += totals.managed;
-    if (state.used_pools()) out.high.reset();
-    return out;
-}
-
-Interval charged_quickly(const ProcessState& state, int device) {
-    const DeviceTotals& totals = state.totals(device);
-    Interval out;
-    out.low = totals.handles + totals.linear_requested + totals.pool_live;
-    out.high =
-        totals.handles + totals.linear_rounded + totals.small_count * state.page(device) + totals.managed;
-    if (state.used_pools()) out.high.reset();
+    Interval out = charged_linear(state, device) + charged_handles(state, device) +
+                   charged_arrays(state, device) + Interval{totals.pool_live, totals.pool_live} +
+                   Interval{0, totals.managed};
+    if (state.used_pools() || state.graphs().used()) out.high.reset();
     return out;
 }
 
@@ -116,7 +60,7 @@ Payload payload_of(const Trace& trace, ProcessIndex process, const ProcessState&
             "least";
     } else if (trace.losses[process.value].opaque_writes() != 0) {
         out.why = "the program made copies whose extent was not recorded: what was recorded is the least";
-    } else if (losses_of(trace, process).any()) {
+    } else if (narrowed(losses_of(trace, process), Layer::kPayload).any()) {
         out.why = "records were lost, so what was recorded as written is the least";
     } else {
         out.decisive = true;

@@ -1,4 +1,4 @@
-// What the driver takes for what a process holds, and how far losses blur it.
+// What the driver takes for what a process holds.
 //
 // A VMM handle takes exactly its size: the call says so. What a linear block takes is not said anywhere:
 // between what was requested and whole pages; requests up to 1 MiB share pages, so the most they can take is
@@ -10,38 +10,22 @@
 #include <optional>
 #include <string>
 
+#include "analysis/losses.h"
 #include "analysis/quantity.h"
 #include "analysis/state.h"
 #include "analysis/trace.h"
 
 namespace fragscope::analysis {
 
-// What the recording lost of one process.
-struct Losses {
-    bool counted = false;  // the trace says how much; otherwise nothing is known about losses
-    bool acquisitions = false;
-    std::optional<std::uint64_t>
-        acquired_bytes;  // what the lost acquisitions would have added; absent: not known
-    bool releases = false;
-    bool unclassified = false;  // records of any kind
-    std::uint64_t records = 0;
-    bool any() const { return !counted || acquisitions || releases || unclassified; }
-};
-
-Losses losses_of(const Trace& trace, ProcessIndex process);
-// The same, and what contradictions show: memory of before the recording or of calls that escaped it, so that
-// there is more than the records say, or less.
-Losses with_contradictions(const Losses& losses, const Contradictions& contradictions);
-
-// The books' interval, as wide as the losses make it.
-Interval weakened(const Interval& interval, const Losses& losses);
-
-Interval charged_linear(const ProcessState& state, int device);  // O(live blocks)
-// Handles, linear blocks, managed memory, and pools as far as their live blocks go (their reserved size is
-// not in the events, so there is no upper end where a pool is in use).
+Interval charged_linear(const ProcessState& state, int device);
+// More than the handles' own sizes where it is not known whether an array or a multicast object holds some.
+Interval charged_handles(const ProcessState& state, int device);
+// At least the texels' bytes: what a tiled layout takes beyond them, no call says.
+Interval charged_arrays(const ProcessState& state, int device);
+// Handles, linear blocks, arrays, managed memory, and pools as far as their live blocks go (neither their
+// reserved size nor what graphs hold is in the calls, so there is no upper end where either is in use).
+// Nothing while the process is checkpointed.
 Interval charged_by_records(const ProcessState& state, int device);
-// The same from running totals, wider: O(1).
-Interval charged_quickly(const ProcessState& state, int device);
 
 // How much of the physical memory of VMM handles holds written payload.
 struct Payload {

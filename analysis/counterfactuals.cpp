@@ -148,6 +148,13 @@ void memory_rows(Table& table, const Situation& s, const PoolAtFailure* own = nu
         table.add("with_pending_frees_done", "frees that wait for their stream", Blame::kPending, s.pending,
                   "cuStreamSynchronize / cudaStreamSynchronize, then cuMemPoolTrimTo");
     }
+    if (s.graphs_unused.high().value_or(0) == 0) {
+        table.not_applicable("with_graph_memory_trimmed", "memory that graphs keep unused", Blame::kGraphs,
+                             s.graphs_unused.reason());
+    } else {
+        table.add("with_graph_memory_trimmed", "memory that graphs keep unused", Blame::kGraphs,
+                  s.graphs_unused, "cuDeviceGraphMemTrim / cudaDeviceGraphMemTrim");
+    }
     const auto waste =
         plus(s.partly_waste.known() ? s.partly_waste
                                     : Quantity::derived(report::Quantity::internal_waste, 0, s.physical, ""),
@@ -203,10 +210,14 @@ std::vector<Counterfactual> physical_rows(const Situation& s) {
     // Merging runs adds no bytes: only where the sum suffices can their shape be the reason.
     Quantity merged = s.free_then.as(report::Quantity::eligible_free,
                                      "moving memory together adds no bytes to what nobody holds");
-    if (s.came_in_pieces) {
-        table.instead("with_physical_merged", "gaps between physical runs", Blame::kGaps,
-                      merged.as(report::Quantity::eligible_free,
-                                "as many bytes came in smaller pieces right after the failure"));
+    if (s.came_in_pieces || s.tried_in_pieces) {
+        table.instead(
+            "with_physical_merged", "gaps between physical runs", Blame::kGaps,
+            merged.as(report::Quantity::eligible_free,
+                      s.came_in_pieces
+                          ? "as many bytes came in smaller pieces right after the failure"
+                          : "as many bytes were granted in smaller pieces when they were tried right "
+                            "after the failure"));
     } else if (fit_of(merged.interval(), table.needed().interval()) == Fit::kDoesNotFit) {
         table.instead("with_physical_merged", "gaps between physical runs", Blame::kGaps, merged);
     } else {

@@ -17,6 +17,7 @@ namespace fragscope::analysis {
 enum class Blame {
     kCached,       // freed by the program, kept by its pool
     kPending,      // freed by the program, waiting for a stream
+    kGraphs,       // kept for graphs' allocations, and in none of them
     kWaste,        // charged and holding no payload
     kHeld,         // charged and in use by the program's own account, but never written
     kGaps,         // free, but in pieces

@@ -24,6 +24,25 @@ bool takes_memory(Kind kind) {
         case Kind::kPoolAcquired:
         case Kind::kContextCreated:
         case Kind::kPrimaryRetained:
+        case Kind::kArrayCreated:
+        case Kind::kArrayMapped:
+        case Kind::kIpcOpened:
+        case Kind::kPoolImported:
+        case Kind::kPoolPointerImported:
+        case Kind::kExternalImported:
+        case Kind::kExternalMapped:
+        case Kind::kGraphicsMapped:
+        case Kind::kMulticastCreated:
+        case Kind::kMulticastBound:
+        case Kind::kGraphAllocNode:
+        case Kind::kGraphInstantiated:
+        case Kind::kGraphLaunched:
+        case Kind::kModuleLoaded:
+        case Kind::kLimitSet:
+        case Kind::kPeerAccessSet:
+        case Kind::kStreamCreated:
+        case Kind::kGreenContextCreated:
+        case Kind::kCheckpoint:
             return true;
         default:
             return false;
@@ -91,13 +110,15 @@ FailureSnapshot snapshot_of(const std::vector<Event>& events, std::size_t failed
         if (event.kind == Kind::kDeviceMemory) {
             if (!asked) out.moment = i;
             asked = true;
-            out.devices[event.device] = {event.address.value, event.bytes.value};
+            out.devices[event.device] = {event.address.value, event.bytes.value, i};
         } else if (event.kind == Kind::kPoolState) {
             PoolWord& pool = out.pools[event.object];
             pool.used = event.address.value;
             pool.reserved = event.bytes.value;
             pool.threshold = event.extra;
             pool.device = event.device;
+        } else if (event.kind == Kind::kGraphMemory) {
+            out.graphs[event.device] = {event.address.value, event.bytes.value};
         } else if (event.kind == Kind::kPoolHigh) {
             PoolWord& pool = out.pools[event.object];
             pool.used_high = event.address.value;
@@ -110,6 +131,7 @@ FailureSnapshot snapshot_of(const std::vector<Event>& events, std::size_t failed
         // Its end is missing, so it may be another's or half of one: none of its numbers is used.
         out.devices.clear();
         out.pools.clear();
+        out.graphs.clear();
         out.moment = failed;
     }
     return out;

@@ -43,6 +43,13 @@ struct PoolWord {
 struct DeviceWord {
     std::uint64_t free = 0;
     std::uint64_t total = 0;
+    std::size_t index = 0;  // of the event: the books are to be read up to there (excluded)
+};
+
+// What the driver said of the memory that graphs hold on a device.
+struct GraphWord {
+    std::uint64_t used = 0;
+    std::uint64_t reserved = 0;
 };
 
 // Numbers asked for by the shim between the failed call and kFailureSnapshotEnd, on the failed call's thread.
@@ -55,6 +62,7 @@ struct FailureSnapshot {
     std::uint64_t pools_not_asked = 0;  // more than the shim keeps
     std::map<int, DeviceWord> devices;  // by ordinal
     std::map<ObjectId, PoolWord> pools;
+    std::map<int, GraphWord> graphs;  // by ordinal
 };
 
 FailureSnapshot snapshot_of(const std::vector<Event>& events, std::size_t failed);

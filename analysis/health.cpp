@@ -29,6 +29,8 @@ void losses_in_words(const Trace& trace, ProcessIndex process, report::Health& o
                         loss.has_acquired_bytes() ? in_words(loss.acquired_bytes())
                                                   : std::string("an unknown number of bytes")));
     }
+    for (const std::string& lost : lost_in_words(losses))
+        out.add_warnings(fmt::format("Lost of {}: {}.", who, lost));
     if (loss.rings_damaged() != 0) {
         out.add_warnings(fmt::format("{} rings of {} were damaged and given up: what they held is not known.",
                                      loss.rings_damaged(), who));
@@ -117,8 +119,8 @@ std::vector<std::string> blind_spots_of(const Trace& trace, ProcessIndex process
     }
     if (captured != 0) {
         out.push_back(fmt::format(
-            "{} stream-ordered calls were captured into graphs, or may have been: graph memory is not "
-            "accounted.",
+            "{} stream-ordered calls were captured into graphs, or may have been: what graphs hold is known "
+            "only where the driver was asked.",
             captured));
     }
     if (unknown_devices != 0) {

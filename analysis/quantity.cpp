@@ -207,6 +207,8 @@ std::string in_words(std::uint64_t bytes) {
 }
 
 std::string in_words(const Interval& interval) {
+    if (interval.low && *interval.low >= kAnyAddressSpace)
+        return fmt::format("more than any address space ({} or more)", in_words(kAnyAddressSpace));
     if (interval.exact()) return in_words(*interval.low);
     if (interval.low && interval.high) {
         const std::string low = in_words(*interval.low);

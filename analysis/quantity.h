@@ -105,6 +105,9 @@ Margin margin_of(const Interval& available, const Interval& needed);
 // the least needed; anything between cannot be told.
 Fit fit_of(const Interval& available, const Interval& needed);
 
+// Addresses of devices and hosts have at most 57 bits: no request from this size on can be met anywhere.
+inline constexpr std::uint64_t kAnyAddressSpace = std::uint64_t{1} << 57;
+
 // "20 MiB" where that is exact, otherwise three digits: "1.46 GiB". The pages around these sentences write
 // amounts so too.
 std::string in_words(std::uint64_t bytes);

@@ -7,11 +7,17 @@
 
 #include "analysis/advice.h"
 #include "analysis/audit.h"
+#include "analysis/balance.h"
+#include "analysis/balances_shown.h"
 #include "analysis/bounds.h"
 #include "analysis/costs.h"
 #include "analysis/counterfactuals.h"
 #include "analysis/health.h"
+#include "analysis/live_sites.h"
+#include "analysis/phases.h"
 #include "analysis/read/result_name.h"
+#include "analysis/rest.h"
+#include "analysis/samples.h"
 #include "analysis/session.h"
 #include "analysis/situation.h"
 #include "analysis/timeline.h"
@@ -130,7 +136,7 @@ std::string span_in_words(std::uint64_t ns) {
     return fmt::format("{:.1f} s", value / 1e9);
 }
 
-report::Request request_message(const Situation& s) {
+report::Request request_message(const Situation& s, const PlaceWords& places) {
     const RequestFacts& facts = s.request;
     report::Request out;
     out.set_function(function_name(*s.trace, *s.event));
@@ -160,6 +166,12 @@ report::Request request_message(const Situation& s) {
     out.set_time_ns(since_start(*s.trace, s.event->start));
     out.set_result(s.event->result);
     out.set_result_name(result_name(s.event->result));
+    if (auto stack = call_stack_of(*s.trace, s.failure.process, s.event->stack, places))
+        *out.mutable_stack() = std::move(*stack);
+    const WhereInProgram where = where_in_program(*s.trace, s.failure.process, s.failure.index);
+    out.set_thread_name(where.thread_name);
+    for (const std::string& range : where.ranges) out.add_phases(range);
+    out.set_last_mark(where.last_mark);
     return out;
 }
 
@@ -213,6 +225,24 @@ void add_devices(const Trace& trace, report::Report& out) {
     }
 }
 
+// Releases that are in order and give nothing back, and what the records contradict each other in.
+std::vector<std::string> notes_of(const ProcessState& state) {
+    std::vector<std::string> out;
+    const auto say = [&](std::uint64_t count, const char* what) {
+        if (count != 0) out.push_back(fmt::format("{} release{} {}.", count, count == 1 ? "" : "s", what));
+    };
+    say(state.empty_releases().of_null, "of the null pointer: nothing was given back");
+    say(state.empty_releases().of_foreign,
+        "of memory of other processes or interfaces: their owner gives it back, not this process");
+    say(state.empty_releases().of_graphs,
+        "of addresses of graphs' allocations: the memory is the graphs' own");
+    say(state.contradictions().unknown_releases,
+        "of what this recording did not see acquired: no sum was lowered for it");
+    if (state.checkpointed())
+        out.emplace_back("It was checkpointed and not restored: its device memory was kept elsewhere then.");
+    return out;
+}
+
 std::uint64_t duration_of(const Trace& trace) {
     std::uint64_t end = trace.end.end_ns();
     for (const auto& events : trace.events) {
@@ -250,11 +280,18 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
     add_devices(trace, out);
     // One replay of each process serves its failures and its time line.
     std::vector<RunRecorder> recorders;
-    for (std::uint32_t index = 0; index < trace.events.size(); ++index)
+    std::vector<SampleRecorder> samplers;
+    std::vector<FullestMoment> fullest(trace.events.size());
+    for (std::uint32_t index = 0; index < trace.events.size(); ++index) {
         recorders.emplace_back(trace, ProcessIndex{index});
+        samplers.emplace_back(trace, ProcessIndex{index});
+    }
     SessionWalk walk(trace, [&](ProcessIndex process, const ProcessState& state, const Event& event) {
         recorders[process.value].add(state, event);
+        samplers[process.value].add(state, event);
+        fullest[process.value].add(state, event);
     });
+    std::vector<FailedAt> at_failures;
     std::uint32_t verdicts = 0;
     for (const Failure& failure : list_failures(trace)) {
         const Event& event = trace.events[failure.process.value][failure.index];
@@ -266,6 +303,8 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
         summary.set_function(function_name(trace, event));
         summary.set_result(event.result);
         summary.set_result_name(result_name(event.result));
+        if (auto stack = call_stack_of(trace, failure.process, event.stack, options.places))
+            *summary.mutable_stack() = std::move(*stack);
         if (!failure.allocation) {
             summary.set_request(request_of(event, ProcessState{}).in_words);
             *summary.mutable_verdict() = not_about_memory(trace, failure.process, event);
@@ -274,6 +313,7 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
             const Situation situation = situation_at(trace, failure, walk);
             summary.set_request(situation.request.in_words);
             *summary.mutable_verdict() = verdict_at(situation);
+            if (auto balance = balance_of(situation)) at_failures.push_back({failure.number, *balance});
         } else {
             summary.set_request(request_of(event, ProcessState{}).in_words);
             summary.mutable_verdict()->set_summary(
@@ -281,16 +321,34 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
         }
     }
     for (std::uint32_t index = 0; index < trace.events.size(); ++index) {
-        const RunOfProcess run = recorders[index].result(walk.at_the_end({index}));
+        const ProcessState& at_end = walk.at_the_end({index});
+        const RunOfProcess run = recorders[index].result(at_end);
+        if (index < static_cast<std::uint32_t>(out.processes_size())) {
+            for (const std::string& note : notes_of(at_end))
+                out.mutable_processes(static_cast<int>(index))->add_notes(note);
+        }
         for (const auto& peak : run.peaks) *out.add_peaks() = peak;
-        for (const auto& timeline : run.timelines) *out.add_timelines() = timeline;
+        const std::vector<report::Phase> phases = phases_of(trace, {index});
+        for (const auto& timeline : run.timelines) {
+            report::Timeline& added = *out.add_timelines();
+            added = timeline;
+            for (const report::Phase& phase : phases) *added.add_phases() = phase;
+        }
+        for (const auto& live : live_at_peaks(trace, {index}, fullest[index].moments(), options.places))
+            *out.add_live_at_peaks() = live;
         for (const auto& leak : run.left) *out.add_left_at_end() = leak;
     }
+    std::vector<Balance> samples;
+    for (SampleRecorder& sampler : samplers) {
+        for (Balance& balance : sampler.take()) samples.push_back(std::move(balance));
+    }
+    add_neighbours(trace, samples);
+    add_balances(trace, samples, at_failures, out);
     for (const report::FunctionCost& cost : costs_of(trace)) *out.add_costs() = cost;
     return out;
 }
 
-report::Explanation explain_failure(const Trace& trace, std::uint32_t number) {
+report::Explanation explain_failure(const Trace& trace, std::uint32_t number, const ReportOptions& options) {
     report::Explanation out;
     out.set_trace(trace.path);
     *out.mutable_health() = health_of(trace);
@@ -313,7 +371,7 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number) {
     out.set_id(fmt::format("failure:{}", number));
     SessionWalk walk(trace);
     const Situation situation = situation_at(trace, failure, walk);
-    *out.mutable_request() = request_message(situation);
+    *out.mutable_request() = request_message(situation, options.places);
     if (!failure.allocation) {
         const Event& event = *situation.event;
         *out.mutable_verdict() = not_about_memory(trace, failure.process, event);
@@ -330,6 +388,23 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number) {
     for (const report::Domain& domain : domains_of(situation)) *out.add_domains() = domain;
     for (const Counterfactual& row : rows) *out.add_counterfactuals() = message_of(row);
     for (const report::Bound& bound : bounds_of(situation)) *out.add_bounds() = bound;
+    for (const Probe& probe : situation.probes.tried) {
+        report::Probe& message = *out.add_probes();
+        message.set_mechanism(mechanism_id(probe.mechanism));
+        message.set_bytes(probe.bytes);
+        message.set_granted(probe.granted());
+        message.set_result_name(result_name(probe.result));
+        message.set_duration_ns(probe.duration_ns);
+        if (probe.granularity != 0) message.set_granularity_bytes(probe.granularity);
+    }
+    out.set_probes_note(ended_in_words(situation.probes));
+    if (const auto balance = balance_of(situation)) {
+        *out.mutable_balance() = message_of(*balance);
+        out.mutable_balance()->add_moments(fmt::format("failure {}", number));
+        const std::size_t before = last_asked_before(trace, *balance, failure.index);
+        for (const std::string& what : happened_between(trace, failure.process, before, balance->index))
+            out.mutable_balance()->add_since_before(what);
+    }
     for (const std::string& action : actions_for(situation, rows, out.verdict())) out.add_actions(action);
     for (const std::string& unknown : not_known_in(situation)) out.add_not_known(unknown);
     if (const std::string ended = ended_by_signal(trace); !ended.empty()) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "analysis/callers.h"
 #include "analysis/failures.h"
 #include "analysis/trace.h"
 #include "proto/report.pb.h"
@@ -13,6 +14,8 @@ namespace fragscope::analysis {
 struct ReportOptions {
     // Failures beyond this number are listed without a verdict; `explain_failure` has one for each.
     std::uint32_t verdicts = 100;
+    // What places in loaded files are called; nothing: files and offsets.
+    PlaceWords places;
 };
 
 report::Report make_report(const Trace& trace, const ReportOptions& options = {});
@@ -20,6 +23,7 @@ report::Report make_report(const Trace& trace, const ReportOptions& options = {}
 // Failure `number` (from 1) of `list_failures`; 0: the last failed allocation. Verdict::no_failure where
 // there is no such failure, and Verdict::not_an_allocation where the call failed for another reason than
 // memory.
-report::Explanation explain_failure(const Trace& trace, std::uint32_t number = 0);
+report::Explanation explain_failure(const Trace& trace, std::uint32_t number = 0,
+                                    const ReportOptions& options = {});
 
 }  // namespace fragscope::analysis

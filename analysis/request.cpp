@@ -39,10 +39,29 @@ void linear(RequestFacts& out, const Event& event, const ProcessState& state) {
     out.in_words = fmt::format("{} of device memory", in_words(out.requested));
 }
 
+// Device memory of an amount that the call does not say.
+void unstated(RequestFacts& out, const Event& event, const ProcessState& state, const char* what) {
+    out.draws = Draws::kContext;
+    out.domain = "physical";
+    out.requested = 0;
+    out.needed = {state.page(event.device), std::nullopt};
+    out.rounding_assumed = true;
+    out.needed_reason =
+        "it takes at least a page; how much more depends on the device and the driver, and the call does not "
+        "say";
+    out.contiguity_reason = "the driver lays its own memory out";
+    out.in_words = what;
+}
+
 }  // namespace
 
 std::string pool_in_words(ObjectId pool) {
     return pool.value == 0 ? "a pool that is not known" : fmt::format("pool {:#x}", pool.value);
+}
+
+int device_of_call(const Event& event) {
+    if (event.kind != Kind::kHandleCreated) return event.device;
+    return wire::location_type(event.extra) == kLocationDevice ? wire::location_id(event.extra) : kNoDevice;
 }
 
 RequestFacts request_of(const Event& event, const ProcessState& state) {
@@ -120,15 +139,58 @@ RequestFacts request_of(const Event& event, const ProcessState& state) {
             break;
         case Kind::kContextCreated:
         case Kind::kPrimaryRetained:
-            out.draws = Draws::kContext;
+        case Kind::kGreenContextCreated:
+            unstated(out, event, state, "a context on the device");
+            break;
+        case Kind::kModuleLoaded:
+            unstated(out, event, state, "room for code on the device");
+            break;
+        case Kind::kGraphInstantiated:
+        case Kind::kGraphLaunched:
+            unstated(out, event, state, "what a graph takes on the device");
+            break;
+        case Kind::kLimitSet:
+            unstated(out, event, state, "what a context's changed limit takes on the device");
+            break;
+        case Kind::kPeerAccessSet:
+            unstated(out, event, state, "access to another device's memory");
+            break;
+        case Kind::kStreamCreated:
+            unstated(out, event, state, "a stream on the device");
+            break;
+        case Kind::kCheckpoint:
+            unstated(out, event, state, "the memory of a process that is restored");
+            break;
+        case Kind::kArrayCreated:
+            out.draws = Draws::kPhysical;
             out.domain = "physical";
-            out.requested = 0;
-            out.needed = {state.page(event.device), std::nullopt};
-            out.rounding_assumed = true;
+            out.needed = {out.requested, std::nullopt};
             out.needed_reason =
-                "a context takes at least a page; how much more depends on the device and the driver";
-            out.contiguity_reason = "the driver lays its own memory out";
-            out.in_words = "a context on the device";
+                "at least the texels of the array; what its layout takes beyond them, the call does not say";
+            out.contiguity_reason =
+                "an array has no address that the program sees; how it lies is not visible";
+            out.in_words = fmt::format("an array of {} of texels", in_words(out.requested));
+            break;
+        case Kind::kGraphAllocNode:
+            out.in_words = fmt::format("a node of a graph that allocates {}", in_words(out.requested));
+            out.needed_reason = "what the node asks for at a later launch";
+            break;
+        case Kind::kArrayMapped:
+            out.in_words = "physical memory mapped behind an array";
+            break;
+        case Kind::kIpcOpened:
+        case Kind::kPoolImported:
+        case Kind::kPoolPointerImported:
+            out.in_words = "memory that another process exported";
+            break;
+        case Kind::kExternalImported:
+        case Kind::kExternalMapped:
+        case Kind::kGraphicsMapped:
+            out.in_words = "memory of another programming interface";
+            break;
+        case Kind::kMulticastCreated:
+        case Kind::kMulticastBound:
+            out.in_words = "a multicast object, which owns no memory";
             break;
         case Kind::kManagedAcquired:
             out.contiguity = report::Request::virtual_only;

@@ -17,7 +17,7 @@ enum class Draws {
     kAddressSpace,  // cuMemAddressReserve: address space only
     kPool,          // a stream-ordered pool, which may grow from the device
     kHost,          // page-locked host memory
-    kContext,       // device memory of an amount that the call does not say
+    kContext,       // a context, code, a graph …: device memory of an amount that the call does not say
     kUnaccounted,   // page tables, managed memory, …: no domain that this trace keeps books of
 };
 
@@ -36,6 +36,9 @@ struct RequestFacts {
     std::string contiguity_reason;
     std::string in_words;
 };
+
+// The device that the call takes memory of, as far as the call itself says.
+int device_of_call(const Event& event);
 
 // `state`: the process just before the call.
 RequestFacts request_of(const Event& event, const ProcessState& state);

@@ -58,11 +58,16 @@ std::map<int, std::uint64_t> pages_of(const Trace& trace, ProcessIndex process) 
     return out;
 }
 
-SessionWalk::SessionWalk(const Trace& trace, Watcher watcher) : trace_(trace), watcher_(std::move(watcher)) {
-    for (std::uint32_t process = 0; process < trace.events.size(); ++process) {
-        own_.push_back({ProcessState(pages_of(trace, {process})), 0});
-        other_.push_back({ProcessState(pages_of(trace, {process})), 0});
-    }
+ProcessState state_of(const Trace& trace, ProcessIndex process) {
+    const std::int64_t pid =
+        process.value < trace.processes.size() ? trace.processes[process.value].pid() : 0;
+    return ProcessState(pages_of(trace, process), pid);
+}
+
+SessionWalk::SessionWalk(const Trace& trace, Watcher watcher)
+    : trace_(trace), watcher_(std::move(watcher)), neighbours_(trace) {
+    for (std::uint32_t process = 0; process < trace.events.size(); ++process)
+        own_.push_back({state_of(trace, {process}), 0});
 }
 
 void SessionWalk::replay(ProcessIndex process, std::size_t end) {
@@ -86,21 +91,53 @@ const ProcessState& SessionWalk::at_the_end(ProcessIndex process) {
 
 std::vector<OtherProcess> SessionWalk::others(const std::string& uuid, std::uint64_t from_ns,
                                               std::uint64_t to_ns) {
+    return neighbours_.at({static_cast<std::uint32_t>(current_)}, uuid, from_ns, to_ns);
+}
+
+Neighbours::Neighbours(const Trace& trace) : trace_(trace), absent_(trace.events.size()) {
+    for (std::uint32_t process = 0; process < trace.events.size(); ++process)
+        cursors_.push_back({state_of(trace, {process}), 0});
+    find_checkpoints();
+}
+
+void Neighbours::find_checkpoints() {
+    for (std::uint32_t actor = 0; actor < trace_.events.size(); ++actor) {
+        for (const Event& event : trace_.events[actor]) {
+            if (event.kind != wire::Kind::kCheckpoint || event.failed()) continue;
+            for (std::uint32_t process = 0; process < trace_.processes.size() && process < absent_.size();
+                 ++process) {
+                // Of its own steps the state knows.
+                if (process == actor || event.object.value == 0 ||
+                    event.object.value != static_cast<std::uint64_t>(trace_.processes[process].pid()))
+                    continue;
+                std::vector<Absence>& absences = absent_[process];
+                const bool open = !absences.empty() && absences.back().to_ns == UINT64_MAX;
+                if (event.address.value == kCheckpointTaken && !open)
+                    absences.push_back({event.start.value + event.duration_ns});
+                if (event.address.value == kCheckpointRestored && open)
+                    absences.back().to_ns = event.start.value;
+            }
+        }
+    }
+}
+
+std::vector<OtherProcess> Neighbours::at(ProcessIndex self, const std::string& uuid, std::uint64_t from_ns,
+                                         std::uint64_t to_ns) {
     std::vector<OtherProcess> out;
-    for (std::uint32_t process = 0; process < other_.size(); ++process) {
+    for (std::uint32_t process = 0; process < cursors_.size(); ++process) {
         const int ordinal = ordinal_of(trace_, {process}, uuid);
-        if (process == current_ || ordinal == kNoDevice) continue;
-        Cursor& cursor = other_[process];
+        if (process == self.value || ordinal == kNoDevice) continue;
+        Cursor& cursor = cursors_[process];
         const auto& events = trace_.events[process];
         const auto ended = [](const Event& e) { return e.start.value + e.duration_ns; };
         for (; cursor.next < events.size() && ended(events[cursor.next]) <= from_ns; ++cursor.next) {
             cursor.state.apply(events[cursor.next]);
         }
         Interval charged = charged_by_records(cursor.state, ordinal);
-        // Calls that were under way, or came while the failure was: each of them may or may not count.
+        // Calls that were under way, or came while the driver was asked: each of them may or may not count.
         for (; cursor.next < events.size() && events[cursor.next].start.value <= to_ns; ++cursor.next) {
             cursor.state.apply(events[cursor.next]);
-            const Interval now = charged_quickly(cursor.state, ordinal);
+            const Interval now = charged_by_records(cursor.state, ordinal);
             charged.low =
                 charged.low && now.low ? std::optional(std::min(*charged.low, *now.low)) : std::nullopt;
             charged.high =
@@ -108,10 +145,19 @@ std::vector<OtherProcess> SessionWalk::others(const std::string& uuid, std::uint
         }
         const trace::Process& p = trace_.processes[process];
         if (p.has_ended_ns() && p.ended_ns() <= from_ns) continue;  // the driver took everything back
+        for (const Absence& absence : absent_[process]) {
+            if (absence.from_ns > to_ns || absence.to_ns < from_ns) continue;
+            charged.low = 0;
+            if (absence.from_ns <= from_ns && absence.to_ns >= to_ns) charged.high = 0;
+        }
         const bool uses = charged.low != std::optional<std::uint64_t>(0) || charged.high != charged.low;
-        const Losses losses =
-            with_contradictions(losses_of(trace_, {process}), cursor.state.contradictions());
-        if (uses) out.push_back({{process}, weakened(charged, losses)});
+        if (!uses) continue;
+        const Losses losses = losses_of(trace_, {process});
+        for (const Layer layer : {Layer::kBlocks, Layer::kHandles, Layer::kArrays, Layer::kPools}) {
+            charged = weakened(charged,
+                               with_contradictions(narrowed(losses, layer), cursor.state.contradictions()));
+        }
+        out.push_back({{process}, charged});
     }
     return out;
 }

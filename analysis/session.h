@@ -32,6 +32,32 @@ struct OtherProcess {
     Interval charged;
 };
 
+// The other processes of a session at given moments, by the clock.
+class Neighbours {
+  public:
+    explicit Neighbours(const Trace& trace);
+    // What processes other than `self` held on the device; empty if there are none or they do not use it.
+    // Times do not fall from one call to the next.
+    std::vector<OtherProcess> at(ProcessIndex self, const std::string& uuid, std::uint64_t from_ns,
+                                 std::uint64_t to_ns);
+
+  private:
+    struct Cursor {
+        ProcessState state;
+        std::size_t next = 0;
+    };
+    // While another process had it checkpointed, its memory was not on the device.
+    struct Absence {
+        std::uint64_t from_ns = 0;
+        std::uint64_t to_ns = UINT64_MAX;
+    };
+    void find_checkpoints();
+
+    const Trace& trace_;
+    std::vector<Cursor> cursors_;
+    std::vector<std::vector<Absence>> absent_;  // by process
+};
+
 // Replays all processes up to one failure after the other, in the order of `list_failures`.
 class SessionWalk {
   public:
@@ -45,7 +71,7 @@ class SessionWalk {
     const ProcessState& failing() const { return own_[current_].state; }
     // Replays the rest of the process, up to its end: no failure of it can be visited any more.
     const ProcessState& at_the_end(ProcessIndex process);
-    // The other processes at that time on this device; empty if there are none or they do not use it.
+    // The other processes at that time on this device; see Neighbours.
     std::vector<OtherProcess> others(const std::string& uuid, std::uint64_t from_ns, std::uint64_t to_ns);
 
   private:
@@ -57,9 +83,12 @@ class SessionWalk {
 
     const Trace& trace_;
     Watcher watcher_;
-    std::vector<Cursor> own_;    // read when the process is the failing one: by sequence
-    std::vector<Cursor> other_;  // read when it is another's neighbour: by time
+    std::vector<Cursor> own_;  // read when the process is the failing one: by sequence
+    Neighbours neighbours_;    // read when it is another's neighbour: by time
     std::size_t current_ = 0;
 };
+
+// The state of a process before its first event.
+ProcessState state_of(const Trace& trace, ProcessIndex process);
 
 }  // namespace fragscope::analysis

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analysis/kinds.h"
+#include "analysis/rest.h"
 
 namespace fragscope::analysis {
 namespace {
@@ -92,7 +93,7 @@ void books_of_pools(Situation& s, const ProcessState& state) {
             (one_device || (id.value != 0 && id == s.request.pool))) {
             device = s.request.device;
         }
-        if (known != state.pools().end() && !pool.on_device) continue;
+        if (known != state.pools().end() && (!pool.on_device || pool.imported)) continue;
         if (device == kNoDevice) {
             // It may lie on this device or on another one.
             const auto cached_there =
@@ -132,7 +133,8 @@ void books_of_pools(Situation& s, const ProcessState& state) {
         });
         at.waiting = {0, at.pending};
         // Where nothing is missing, what the driver counts as used and no record holds as live was waiting.
-        if (word.used && at.live.exact() && all_named && !s.books.any()) {
+        if (word.used && at.live.exact() && all_named &&
+            !with_contradictions(narrowed(s.losses, Layer::kPools), s.contradictions).any()) {
             const std::uint64_t surplus = less(*word.used, pool.live_bytes);
             at.waiting.low = std::min(less(surplus, pinned_by(pool.live_count)), at.pending);
         }
@@ -161,7 +163,8 @@ void books_of_pools(Situation& s, const ProcessState& state) {
                                       "a live block are taken to stay{}",
                                       in_words(kPoolChunk),
                                       at.pending == 0 ? "" : ", and so is what waits for its stream"));
-        } else if (pool.live_count == 0 && pool.high_live_bytes == 0 && !s.losses.any() && !word.reserved) {
+        } else if (pool.live_count == 0 && pool.high_live_bytes == 0 &&
+                   !narrowed(s.losses, Layer::kPools).any() && !word.reserved) {
             // Never used: it has nothing yet, though the driver was not asked.
             at.reserved = Quantity::assumed(report::Quantity::charged, Interval::exactly(0), s.physical,
                                             "nothing was ever allocated from this pool");
@@ -177,7 +180,8 @@ void books_of_pools(Situation& s, const ProcessState& state) {
         reclaimable.push_back(at.reclaimable);
         s.pools.push_back(std::move(at));
     }
-    if (s.snapshot.pools_not_asked != 0 || (!s.snapshot.complete && s.losses.any())) {
+    if (s.snapshot.pools_not_asked != 0 ||
+        (!s.snapshot.complete && narrowed(s.losses, Layer::kPools).any())) {
         const char* why = s.snapshot.pools_not_asked != 0 ? "there were more pools than were asked about"
                                                           : "records are missing, and no pool was asked";
         reserved.push_back(not_told(report::Quantity::charged, s.physical, why));
@@ -196,7 +200,8 @@ void books_of_pools(Situation& s, const ProcessState& state) {
     const std::string why =
         "freed by the program on a stream that was not synchronised since: some of it may still have been "
         "waiting";
-    const bool releases_missing = !s.losses.counted || s.losses.releases || s.losses.unclassified;
+    const Losses lost = narrowed(s.losses, Layer::kPools);
+    const bool releases_missing = !lost.counted || lost.releases || lost.unclassified;
     s.pending = s.used_pools && releases_missing
                     ? Quantity::bounded(report::Quantity::pending_free, {0, std::nullopt}, s.physical,
                                         "stream-ordered releases may be among the records that are missing")
@@ -234,17 +239,25 @@ void word_of_the_device(Situation& s) {
     // What other threads acquired or released between the failure and the driver's answer.
     std::uint64_t more = 0;
     bool changed = false;
+    bool unstated = false;
     const auto& events = s.trace->events[s.failure.process.value];
     for (std::size_t i = s.failure.index + 1; i < s.snapshot.moment; ++i) {
         const Event& event = events[i];
         if (event.failed() || event.has(wire::kSnapshot)) continue;
-        if (acquires(event.kind)) more += round_up(event.bytes.value, s.page);
+        if (takes_unstated(event.kind)) {
+            unstated = true;
+        } else if (acquires(event.kind)) {
+            const std::uint64_t taken = round_up(event.bytes.value, s.page);
+            more += std::min(taken, UINT64_MAX - more);
+        }
         // How much a release gave back is not in its record: before it, nothing at all may have been free.
         if (releases(event.kind)) changed = true;
     }
     s.free_then = s.device_free;
-    if (s.device_free.known() && (more != 0 || changed)) {
-        Interval then{changed ? 0 : *s.device_free.low(), *s.device_free.high() + more};
+    if (s.device_free.known() && (more != 0 || changed || unstated)) {
+        Interval then =
+            Interval{changed ? 0 : *s.device_free.low(), *s.device_free.high()} + Interval{0, more};
+        if (unstated) then.high = s.capacity.high();
         s.free_then =
             Quantity::bounded(report::Quantity::device_free, then, s.physical,
                               "other threads acquired or released memory between the failure and the "
@@ -254,26 +267,64 @@ void word_of_the_device(Situation& s) {
 
 void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& walk) {
     const DeviceTotals& totals = state.totals(s.request.device);
+    const Losses blocks_lost = with_contradictions(narrowed(s.losses, Layer::kBlocks), s.contradictions);
     s.handles = of_interval(
-        report::Quantity::charged, Interval::exactly(totals.handles), s.books, false, s.physical,
-        "physical allocations of cuMemCreate that a handle or a mapping keeps alive, by their sizes");
+        report::Quantity::charged, charged_handles(state, s.request.device),
+        with_contradictions(narrowed(s.losses, Layer::kHandles), s.contradictions), false, s.physical,
+        totals.handles_maybe == 0
+            ? "physical allocations of cuMemCreate that a handle or a mapping keeps alive, by their sizes"
+            : fmt::format(
+                  "physical allocations of cuMemCreate, by their sizes; of {} it is not known whether "
+                  "an array or a multicast object still holds them",
+                  in_words(totals.handles_maybe)));
+    s.arrays = of_interval(
+        report::Quantity::charged, charged_arrays(state, s.request.device),
+        with_contradictions(narrowed(s.losses, Layer::kArrays), s.contradictions), false, s.physical,
+        totals.array_count == 0 ? "no array that owns memory was seen"
+                                : fmt::format("at least the texels of {} array{}: what their layout takes "
+                                              "beyond them, no call says",
+                                              totals.array_count, totals.array_count == 1 ? "" : "s"));
+    const auto graphs = s.snapshot.graphs.find(s.request.device);
+    if (graphs != s.snapshot.graphs.end()) {
+        const GraphWord& word = graphs->second;
+        s.graphs = Quantity::measured(report::Quantity::charged, word.reserved, s.physical,
+                                      "CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT right after the failure");
+        s.graphs_unused =
+            word.used == 0
+                ? Quantity::derived(report::Quantity::reclaimable, word.reserved, s.physical,
+                                    "no graph's allocation was live, so a trim returns all of it")
+                : Quantity::assumed(report::Quantity::reclaimable, {0, less(word.reserved, word.used)},
+                                    s.physical,
+                                    "reserved for graphs and not used by them; how much of it lies "
+                                    "apart from what they use is not visible");
+    } else if (!state.graphs().used() && !narrowed(s.losses, Layer::kGraphs).any() &&
+               !narrowed(s.losses, Layer::kPools).any()) {
+        s.graphs = Quantity::derived(report::Quantity::charged, 0, s.physical,
+                                     "no graph with an allocation in it was seen");
+        s.graphs_unused = s.graphs.as(report::Quantity::reclaimable, s.graphs.reason());
+    } else {
+        s.graphs = Quantity::bounded(report::Quantity::charged, {0, std::nullopt}, s.physical,
+                                     "graphs may hold memory of their own, and the driver was not asked");
+        s.graphs_unused = Quantity::unknown(report::Quantity::reclaimable, s.physical, s.graphs.reason());
+    }
     const Interval blocks = charged_linear(state, s.request.device);
     const Interval linear = blocks + Interval{0, totals.managed};
     s.linear_requested =
-        of_interval(report::Quantity::requested, Interval::exactly(totals.linear_requested), s.books, false,
-                    s.physical, "sizes that cuMemAlloc and cuMemAllocPitch were asked for");
+        of_interval(report::Quantity::requested, Interval::exactly(totals.linear_requested), blocks_lost,
+                    false, s.physical, "sizes that cuMemAlloc and cuMemAllocPitch were asked for");
     s.linear =
-        of_interval(report::Quantity::charged, linear, s.books,
+        of_interval(report::Quantity::charged, linear, blocks_lost,
                     linear.high != std::optional<std::uint64_t>(0), s.physical,
                     fmt::format("between what was requested and whole pages of {}: blocks up to 1 MiB share "
                                 "pages{}",
                                 in_words(s.page),
                                 totals.managed == 0 ? "" : "; managed memory counts as resident at most"));
     books_of_pools(s, state);
-    s.attributed = sum_of({s.handles, s.linear, s.pools_reserved}, report::Quantity::attributed, s.physical,
-                          "VMM handles, linear memory and pools of this process");
-    s.linear_waste = of_interval(report::Quantity::internal_waste, {0, *blocks.high - *blocks.low}, s.books,
-                                 *blocks.high != *blocks.low, s.physical,
+    s.attributed =
+        sum_of({s.handles, s.linear, s.arrays, s.pools_reserved, s.graphs}, report::Quantity::attributed,
+               s.physical, "VMM handles, linear memory, arrays, pools and graphs of this process");
+    s.linear_waste = of_interval(report::Quantity::internal_waste, {0, *blocks.high - *blocks.low},
+                                 blocks_lost, *blocks.high != *blocks.low, s.physical,
                                  "rounding of linear memory to pages: not visible, at most whole pages");
 
     if (!device_uuid(*s.trace, s.failure.process, s.request.device).empty()) {
@@ -332,7 +383,11 @@ void books_of_payload(Situation& s, const ProcessState& state) {
             return Quantity::derived(report::Quantity::internal_waste, bytes, s.physical,
                                      what + ": " + s.payload.why);
         }
-        return Quantity::bounded(report::Quantity::internal_waste, {0, bytes}, s.physical, s.payload.why);
+        // What was seen written is the least there is: the rest may hold payload too.
+        const bool all = s.handles.exact();
+        return Quantity::bounded(report::Quantity::internal_waste,
+                                 {0, all ? std::optional(bytes) : std::nullopt}, s.physical,
+                                 "no more than what was not seen written; " + s.payload.why);
     };
     const Payload& payload = s.payload;
     s.handle_waste = waste(payload.partly_unwritten + payload.never_written,
@@ -345,7 +400,8 @@ void books_of_payload(Situation& s, const ProcessState& state) {
 }
 
 void books_of_unmapped(Situation& s, const ProcessState& state) {
-    if (s.books.any()) return;  // a mapping may be among what is missing
+    const Losses lost = with_contradictions(narrowed(s.losses, Layer::kHandles), s.contradictions);
+    if (lost.any()) return;  // a mapping may be among what is missing
     state.physical().for_each([&](const Physical& physical) {
         if (!physical.on_device || physical.device != s.request.device) return;
         if (physical.mapped_bytes != 0 || physical.exported) return;
@@ -383,11 +439,29 @@ void look_ahead(Situation& s) {
     }
 }
 
+// Whether one handle of the request's size was refused where as many bytes were granted in small ones. A
+// linear request is no handle: there the linear call has to be refused again too, and not for want of
+// addresses.
+void look_at_trials(Situation& s) {
+    using wire::ProbeMechanism;
+    const std::uint64_t requested = s.request.requested;
+    const auto refused = [&](ProbeMechanism mechanism) {
+        return s.probes.refused(mechanism).value_or(UINT64_MAX) <= requested;
+    };
+    if (requested == 0 || s.request.draws != Draws::kPhysical) return;
+    const bool pieces =
+        refused(ProbeMechanism::kHandleMinimum) && s.probes.granted(ProbeMechanism::kStitched) >= requested;
+    s.tried_in_pieces =
+        pieces && (s.event->kind == Kind::kHandleCreated ||
+                   (s.event->kind == Kind::kLinearAcquired && refused(ProbeMechanism::kDirect) &&
+                    s.probes.granted(ProbeMechanism::kAddresses) >= requested));
+}
+
 void look_around(Situation& s, const ProcessState& state) {
     const auto& events = s.trace->events[s.failure.process.value];
     for (std::size_t i = s.failure.index; i-- > 0;) {
         const Event& event = events[i];
-        if (s.losses.any()) break;
+        if (narrowed(s.losses, Layer::kAddresses).any()) break;
         // Whatever is released may give addresses back; a stream that was synchronised, too.
         if (!event.failed() && releases(event.kind)) break;
         if (event.kind == Kind::kReserved && event.result == kOutOfMemory &&
@@ -404,7 +478,6 @@ void look_around(Situation& s, const ProcessState& state) {
         if (!event.failed() && event.kind == s.event->kind && event.device == s.event->device) {
             // A success of the very size shows that something else has changed: no witness any more.
             if (event.bytes.value >= s.request.requested) break;
-            s.succeeded_after = std::max(s.succeeded_after, event.bytes.value);
             if (event.extra == s.event->extra) pieces += std::min(event.bytes.value, UINT64_MAX - pieces);
         }
     }
@@ -428,6 +501,11 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
     const auto& events = trace.events[failure.process.value];
     s.event = &events[failure.index];
     s.snapshot = snapshot_of(events, failure.index);
+    s.probes = probes_of(events, failure.index);
+    // Of several devices in the snapshot each was asked at its own moment.
+    if (const auto asked = s.snapshot.devices.find(device_of_call(*s.event));
+        asked != s.snapshot.devices.end())
+        s.snapshot.moment = asked->second.index;
     walk.advance(failure, s.snapshot);
     const ProcessState& state = walk.failing();
     Event placed = *s.event;
@@ -463,6 +541,7 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
     state.physical().for_each([&](const Physical& physical) {
         if (physical.imported) s.imported += physical.bytes;
     });
+    s.in_the_rest = in_the_rest(state, s.request.device);
     word_of_the_device(s);
     books_of_the_device(s, state, walk);
     books_of_payload(s, state);
@@ -470,6 +549,7 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
     const std::uint64_t asked = s.request.needed.low.value_or(0);
     s.space = address_space_of(
         state, asked, s.request.draws == Draws::kAddressSpace ? s.request.alignment : s.page, s.page);
+    look_at_trials(s);
     look_around(s, state);
     look_ahead(s);
     return s;

@@ -11,6 +11,7 @@
 #include "analysis/address_space.h"
 #include "analysis/charged.h"
 #include "analysis/failures.h"
+#include "analysis/probes.h"
 #include "analysis/quantity.h"
 #include "analysis/request.h"
 #include "analysis/session.h"
@@ -39,6 +40,7 @@ struct Situation {
     Failure failure;
     const Event* event = nullptr;
     FailureSnapshot snapshot;
+    Probes probes;  // tried right after it
     RequestFacts request;
     std::string device;               // UUID or a name for it
     bool device_of_snapshot = false;  // the call names none; its own snapshot speaks of exactly this one
@@ -53,7 +55,10 @@ struct Situation {
     Quantity handles;      // charged, VMM
     Quantity linear;       // charged, linear and pitched
     Quantity linear_requested;
+    Quantity arrays;  // charged
     Quantity pools_reserved;
+    Quantity graphs;         // reserved for graphs' allocations, as the driver says
+    Quantity graphs_unused;  // of that, in no live allocation of a graph: cuDeviceGraphMemTrim gives it back
     Quantity attributed;
     Quantity others;
     Quantity unattributed;
@@ -75,6 +80,7 @@ struct Situation {
     std::uint64_t managed = 0;
     std::uint64_t host_pinned = 0;
     std::uint64_t imported = 0;
+    std::vector<std::string> in_the_rest;  // see rest.h
     Losses losses;
     Losses books;  // the same, and what contradictions say of records that are missing: how far sums of
                    // memory may be trusted
@@ -85,12 +91,11 @@ struct Situation {
     std::size_t contexts = 0;                // of this process on the device
     // An address reservation of no more than this request failed before, and nothing was given back since.
     bool reservation_failed_before = false;
-    // Largest success of the same kind of call, smaller than the failed one, after the failure and before
-    // this process released anything: it would have fitted.
-    std::uint64_t succeeded_after = 0;
     // The device had the bytes at the failure by the driver's own word, a handle of this size had succeeded
     // before, and right after the failure smaller ones did, as many bytes in all: its pieces were the reason.
     bool came_in_pieces = false;
+    // The same by trials in place: one handle of the size was refused, and small ones reached it together.
+    bool tried_in_pieces = false;
     std::string succeeded_later;  // "The same request succeeded … later, after …."; empty: not seen
 };
 

@@ -1,19 +1,16 @@
+// What each kind of record does to the state: one row for every kind, so that a new one cannot be forgotten
+// (the compiler asks for it).
 #include "analysis/state.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace fragscope::analysis {
 
 using wire::Kind;
 
-namespace {
-// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD of cuda.h.
-constexpr std::uint64_t kLegacy = 1;
-constexpr std::uint64_t kPerThread = 2;
-}  // namespace
-
-ProcessState::ProcessState(std::map<int, std::uint64_t> page_by_device)
-    : page_by_device_(std::move(page_by_device)) {}
+ProcessState::ProcessState(std::map<int, std::uint64_t> page_by_device, std::int64_t pid)
+    : page_by_device_(std::move(page_by_device)), pid_(pid) {}
 
 void ProcessState::apply(const Event& event) {
     if (event.failed()) return;
@@ -21,182 +18,190 @@ void ProcessState::apply(const Event& event) {
         case Kind::kLinearAcquired:
         case Kind::kPitchAcquired:
         case Kind::kManagedAcquired:
-            acquire_linear(event);
-            break;
+            return acquire_linear(event);
         case Kind::kLinearReleased:
-            if (event.address.value != 0 && !release_address(event)) ++contradictions_.unknown_releases;
-            break;
+            return release_address(event);
         case Kind::kHostAcquired:
-        case Kind::kHostRegistered: {
-            const HostBlock block{event.bytes.value, event.kind == Kind::kHostRegistered, event.object};
-            const auto [at, fresh] = host_.try_emplace(event.address.value, block);
-            if (!fresh) {
-                ++contradictions_.overlapping_acquisitions;
-                host_bytes_ -= at->second.bytes;
-                at->second = block;
-            }
-            host_bytes_ += block.bytes;
-            break;
-        }
+        case Kind::kHostRegistered:
+            return acquire_host(event);
         case Kind::kHostReleased:
-        case Kind::kHostUnregistered: {
-            const auto found = host_.find(event.address.value);
-            if (found == host_.end()) {
-                if (event.address.value != 0) ++contradictions_.unknown_releases;
-            } else {
-                host_bytes_ -= found->second.bytes;
-                host_.erase(found);
-            }
-            break;
-        }
-        case Kind::kReserved: {
-            const Range range = range_of(event.address.value, event.bytes.value);
-            if (reservations_.overlaps(range)) {
-                ++contradictions_.overlapping_acquisitions;
-                reservations_.cut(range, [](const auto&) {});
-            }
-            reservations_.insert(range, {});
-            ever_reserved_.add(range);
-            break;
-        }
-        case Kind::kReservationFreed: {
-            bool found = false;
-            reservations_.cut(range_of(event.address.value, event.bytes.value),
-                              [&](const auto&) { found = true; });
-            if (!found) ++contradictions_.unknown_releases;
-            break;
-        }
+        case Kind::kHostUnregistered:
+            return release_host(event);
+
+        case Kind::kReserved:
+            return reserve(event);
+        case Kind::kReservationFreed:
+            return free_reservation(event);
         case Kind::kHandleCreated:
-        case Kind::kHandleImported: {
-            Physical made;
-            made.bytes = event.bytes.value;
-            made.imported = event.kind == Kind::kHandleImported;
-            made.on_device = !made.imported && wire::location_type(event.extra) == kLocationDevice;
-            made.device = made.on_device ? wire::location_id(event.extra) : kNoDevice;
-            made.references = 1;
-            if (handles_.find(event.object) != nullptr) {
-                // The driver gives no live handle value twice: the release of the older one is missing.
-                ++contradictions_.overlapping_acquisitions;
-                while (release_handle(event.object)) {
-                }
-            }
-            if (made.on_device) {
-                totals_[made.device].handles += made.bytes;
-                std::uint64_t& largest = largest_created_[made.device];
-                largest = std::max(largest, made.bytes);
-            }
-            handles_.add(event.object, physical_.add(std::move(made)));
-            break;
-        }
+        case Kind::kHandleImported:
+        case Kind::kMulticastCreated:
+            return add_handle(event);
         case Kind::kHandleRetained:
-            retain(event);
-            break;
+            return retain(event);
         case Kind::kHandleReleased:
             if (!release_handle(event.object)) ++contradictions_.unknown_releases;
-            break;
-        case Kind::kHandleExported: {
-            const HandleTable::Named* named = handles_.find(event.object);
-            Physical* physical = named == nullptr ? nullptr : physical_.find(named->physical);
-            if (physical != nullptr) physical->exported = true;
-            break;
-        }
+            return;
+        case Kind::kHandleExported:
+            if (Physical* physical = physical_of(event.object)) physical->exported = true;
+            return;
         case Kind::kMapped:
-            map(event);
-            break;
+            return map(event);
         case Kind::kUnmapped:
-            unmap(event);
-            break;
-        case Kind::kAccessSet: {
-            const Range range = range_of(event.address.value, event.bytes.value);
-            auto& access = access_[event.object.value];
-            access.cut(range, [](const auto&) {});
-            access.insert(range, event.extra);
-            break;
-        }
-        case Kind::kPoolCreated: {
-            Pool pool;
-            pool.on_device = wire::location_type(event.extra) == kLocationDevice;
-            pool.device = pool.on_device ? wire::location_id(event.extra) : kNoDevice;
-            if (event.bytes.value != 0) pool.maximum = event.bytes.value;
-            pools_.insert_or_assign(event.object, pool);
-            used_pools_ = true;
-            break;
-        }
-        case Kind::kPoolDestroyed: {
-            const auto found = pools_.find(event.object);
-            if (found == pools_.end()) {
-                ++contradictions_.unknown_releases;
-            } else if (found->second.live_count == 0) {
-                pools_.erase(found);
-            } else {
-                found->second.destroyed = true;
-            }
-            break;
-        }
+            return unmap(event);
+        case Kind::kAccessSet:
+            return set_access(event);
+        case Kind::kTouched:
+            return touch(event);
+        case Kind::kMulticastBound:
+            return bind_multicast(event);
+
+        case Kind::kPoolCreated:
+            return create_pool(event);
+        case Kind::kPoolDestroyed:
+            return destroy_pool(event);
         case Kind::kPoolAttributeSet:
-            // CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC and CU_MEMPOOL_ATTR_RELEASE_THRESHOLD of cuda.h.
-            if (event.extra == 2) pools_[event.object].no_opportunistic_reuse = event.bytes.value == 0;
-            if (event.extra == 4) pools_[event.object].threshold = event.bytes.value;
-            break;
+            return set_pool_attribute(event);
         case Kind::kPoolBound:
-            bind_pool(event);
-            break;
+            return bind_pool(event);
         case Kind::kPoolAcquired:
-            acquire_from_pool(event);
-            break;
+            return acquire_from_pool(event);
         case Kind::kPoolReleased:
-            if (event.has(wire::kCaptured)) {
-                // A node of a graph: it frees at some launch, or never.
-                if (PoolBlock* block = pool_blocks_.value_at(event.address.value))
-                    block->maybe_captured = true;
-            } else if (event.address.value != 0 && !release_address(event) &&
-                       !event.has(wire::kCaptureUnknown)) {
-                ++contradictions_.unknown_releases;
-            }
-            break;
+            return free_in_stream_order(event);
         case Kind::kSynchronized:
-            synchronized(event);
-            break;
+            return synchronized(event);
+        case Kind::kPoolState:
+        case Kind::kPoolHigh:
+            return pool_said(event);
+        case Kind::kPoolExported:
+            if (const auto pool = pools_.find(event.object); pool != pools_.end())
+                pool->second.exported = true;
+            return;
+        case Kind::kPoolImported:
+            pools_[event.object].imported = true;
+            return;
+
+        case Kind::kArrayCreated:
+            return create_array(event);
+        case Kind::kArrayReleased:
+            return release_array(event);
+        case Kind::kArrayAliased:
+            return arrays_.alias(event.object, ObjectId{event.address.value});
+        case Kind::kArrayMapped:
+            return map_array(event);
+
+        case Kind::kIpcExported:
+        case Kind::kPoolPointerExported:
+            return export_range(range_of(event.address.value, 1));
+        case Kind::kRangeExported:
+            return export_range(range_of(event.address.value, event.bytes.value));
+        case Kind::kIpcOpened:
+            return foreign_.open(event.address.value,
+                                 {ForeignKind::kIpc, 0, event.object, event.extra, 0, event.device});
+        case Kind::kIpcClosed:
+            if (!foreign_.close(event.address.value, ForeignKind::kIpc)) ++contradictions_.unknown_releases;
+            return;
+        case Kind::kPoolPointerImported:
+            return foreign_.open(event.address.value,
+                                 {ForeignKind::kPoolPointer, 0, event.object, event.extra, 0, event.device});
+        case Kind::kExternalImported:
+            return foreign_.import_external(event.object, event.bytes.value);
+        case Kind::kExternalMapped:
+            return foreign_.open(event.address.value, {ForeignKind::kExternal, event.bytes.value,
+                                                       event.object, 0, 0, event.device});
+        case Kind::kExternalReleased:
+            if (!foreign_.release_external(event.object)) ++contradictions_.unknown_releases;
+            return;
+        case Kind::kGraphicsPointer:
+            return foreign_.open(event.address.value, {ForeignKind::kGraphics, event.bytes.value,
+                                                       event.object, 0, 0, event.device});
+        case Kind::kGraphicsUnmapped:
+        case Kind::kGraphicsReleased:
+            return foreign_.unmap_graphics(event.object);
+
+        case Kind::kGraphAllocNode:
+            return graphs_.add_node(event, event.object);
+        case Kind::kGraphInstantiated:
+            return graphs_.instantiate(event.object, ObjectId{event.extra});
+        case Kind::kGraphExecReleased:
+            return graphs_.release_executable(event.object);
+        case Kind::kGraphReleased:
+            return graphs_.release_graph(event.object);
+        case Kind::kGraphMemory:
+            if (event.bytes.value != 0 || event.extra != 0) graphs_.note_use();
+            return;
+
         case Kind::kContextCreated:
             created_contexts_[event.object] = event.device;
-            break;
+            return;
         case Kind::kContextDestroyed:
-            destroy_context(event.object);
-            break;
+            return destroy_context(event.object);
         case Kind::kPrimaryRetained: {
             Primary& primary = primary_[event.device];
             primary.context = event.object;
             ++primary.retained;
-            break;
+            return;
         }
-        case Kind::kPrimaryReleased: {
-            const auto found = primary_.find(event.device);
-            if (found != primary_.end() && found->second.retained > 0 && --found->second.retained == 0) {
-                destroy_context(found->second.context);
-            }
-            break;
-        }
+        case Kind::kPrimaryReleased:
+            return release_primary(event);
         case Kind::kPrimaryReset:
-            reset_device(event.device);
-            break;
-        case Kind::kPoolState: {
-            Pool& pool = pools_[event.object];
-            if (pool.device == kNoDevice) pool.device = event.device;
-            pool.threshold = event.extra;
-            used_pools_ = true;
-            break;
-        }
-        case Kind::kPoolHigh: {
-            Pool& pool = pools_[event.object];
-            if (pool.device == kNoDevice) pool.device = event.device;
-            if (event.extra != 0) pool.maximum = event.extra;
-            break;
-        }
-        case Kind::kTouched:
-            touch(event);
-            break;
-        default:
-            break;  // queries and environment: they change no memory
+            return reset_device(event.device);
+        case Kind::kModuleLoaded:
+            modules_[event.object] = ObjectId{event.extra};
+            return;
+        case Kind::kModuleUnloaded:
+            modules_.erase(event.object);
+            return;
+        case Kind::kCheckpoint:
+            if (event.object.value != 0 && pid_ != 0 &&
+                event.object.value != static_cast<std::uint64_t>(pid_))
+                return;
+            if (event.address.value == kCheckpointTaken) checkpointed_ = true;
+            if (event.address.value == kCheckpointRestored) checkpointed_ = false;
+            return;
+
+        // What these change has no bytes that any call states: its share is in what no record explains. When
+        // they came is told by balance.h.
+        case Kind::kLimitSet:
+        case Kind::kPeerAccessSet:
+        case Kind::kStreamCreated:
+        case Kind::kStreamDestroyed:
+        case Kind::kGreenContextCreated:
+        case Kind::kGreenContextDestroyed:
+        case Kind::kGraphLaunched:
+        case Kind::kGraphMemoryTrimmed:
+        // A node that frees at some launch, or never.
+        case Kind::kGraphFreeNode:
+        // A pool keeps what it is told to keep; what it gave back, its next kPoolState tells.
+        case Kind::kPoolTrimmed:
+        case Kind::kPoolAccessSet:
+        // No memory of their own, and nothing that holds any.
+        case Kind::kMulticastDeviceAdded:
+        case Kind::kMulticastUnbound:  // the call names no memory: what was bound stays "maybe held"
+        case Kind::kGraphicsMapped:
+        case Kind::kGlobalFound:  // in its module's memory, or managed
+        // Managed pages move; where to, no record says.
+        case Kind::kAdvised:
+        // The program's own words, and the shim's.
+        case Kind::kMark:
+        case Kind::kRangeBegun:
+        case Kind::kRangeEnded:
+        case Kind::kText:
+        case Kind::kCalled:
+        // Tried and undone.
+        case Kind::kProbe:
+        case Kind::kProbesEnded:
+        // The driver's word, and what was found out about it.
+        case Kind::kDeviceMemory:
+        case Kind::kSampleEnd:
+        case Kind::kFailureSnapshotEnd:
+        case Kind::kDevice:
+        case Kind::kDeviceGranularity:
+        case Kind::kDeviceAttribute:
+        case Kind::kDriver:
+        case Kind::kHookMissing:
+        case Kind::kEnvironmentComplete:
+        case Kind::kNone:
+            return;
     }
 }
 
@@ -223,104 +228,6 @@ std::optional<std::uint64_t> ProcessState::access(std::uint64_t location, Addres
     return extent ? std::optional(extent->value) : std::nullopt;
 }
 
-// --------------------------------------------------------------------------------------- linear blocks
-
-void ProcessState::acquire_linear(const Event& event) {
-    LinearBlock block;
-    block.kind = event.kind;
-    block.requested = event.bytes.value;
-    block.granted = event.kind == Kind::kPitchAcquired && event.extra > event.bytes.value ? event.extra
-                                                                                          : event.bytes.value;
-    block.device = event.device;
-    block.context = event.object;
-    const Range range = range_of(event.address.value, block.granted);
-    forget_block_at(range);
-    if (!linear_.insert(range, block)) return;
-    DeviceTotals& totals = totals_[block.device];
-    if (block.kind == Kind::kManagedAcquired) {
-        totals.managed += block.granted;
-        return;
-    }
-    totals.linear_requested += block.requested;
-    if (block.granted <= kPackedUpTo) {
-        totals.linear_rounded += block.granted;
-        ++totals.small_count;
-    } else {
-        totals.linear_rounded += round_up(block.granted, page(block.device));
-    }
-}
-
-// The books drop a block that was removed from linear_.
-void ProcessState::forget_linear(const LinearBlock& block) {
-    DeviceTotals& totals = totals_[block.device];
-    if (block.kind == Kind::kManagedAcquired) {
-        totals.managed -= block.granted;
-        return;
-    }
-    totals.linear_requested -= block.requested;
-    if (block.granted <= kPackedUpTo) {
-        totals.linear_rounded -= block.granted;
-        --totals.small_count;
-    } else {
-        totals.linear_rounded -= round_up(block.granted, page(block.device));
-    }
-}
-
-// An acquisition at an address that is not free: whatever was there has been released without a record.
-void ProcessState::forget_block_at(const Range& range) {
-    if (linear_.overlaps(range)) {
-        ++contradictions_.overlapping_acquisitions;
-        linear_.drop_overlapping(range, [&](const Range&, const LinearBlock& gone) { forget_linear(gone); });
-    }
-    if (pool_blocks_.overlaps(range)) {
-        ++contradictions_.overlapping_acquisitions;
-        pool_blocks_.drop_overlapping(
-            range, [&](const Range& at, const PoolBlock& gone) { release_to_pool(at, gone, nullptr); });
-    }
-}
-
-bool ProcessState::release_address(const Event& event) {
-    if (auto block = linear_.take(event.address.value)) {
-        forget_linear(block->value);
-        return true;
-    }
-    if (auto block = pool_blocks_.take(event.address.value)) {
-        release_to_pool(block->range, block->value, event.kind == Kind::kPoolReleased ? &event : nullptr);
-        return true;
-    }
-    return false;
-}
-
-template <typename Owned>
-void ProcessState::free_owned(Owned&& owned) {
-    linear_.drop_if(
-        [&](const Range&, const LinearBlock& block) { return owned(block.context, block.device); },
-        [&](const Range&, const LinearBlock& gone) { forget_linear(gone); });
-    for (auto at = host_.begin(); at != host_.end();) {
-        if (!at->second.registered && owned(at->second.context, kNoDevice)) {
-            host_bytes_ -= at->second.bytes;
-            at = host_.erase(at);
-        } else {
-            ++at;
-        }
-    }
-}
-
-// Takes the context's linear, pitched, managed and page-locked memory with it; neither VMM handles nor pools.
-void ProcessState::destroy_context(ObjectId context) {
-    free_owned([&](ObjectId owner, int) { return owner == context; });
-    created_contexts_.erase(context);
-}
-
-void ProcessState::reset_device(int device) {
-    const auto found = primary_.find(device);
-    const ObjectId primary = found == primary_.end() ? ObjectId{} : found->second.context;
-    free_owned([&](ObjectId owner, int on) {
-        if (primary.value != 0 && owner == primary) return true;
-        return primary.value == 0 && on == device && !created_contexts_.contains(owner);
-    });
-}
-
 std::size_t ProcessState::contexts(int device) const {
     auto count = static_cast<std::size_t>(
         std::count_if(created_contexts_.begin(), created_contexts_.end(),
@@ -333,181 +240,6 @@ std::size_t ProcessState::contexts(int device) const {
 std::uint64_t ProcessState::largest_created(int device) const {
     const auto found = largest_created_.find(device);
     return found == largest_created_.end() ? 0 : found->second;
-}
-
-// -------------------------------------------------------------------------------------- virtual memory
-
-void ProcessState::retain(const Event& event) {
-    PhysicalId id = 0;
-    HandleTable::Named* named = handles_.find(event.object);
-    if (const auto mapping = mappings_.find(event.address.value)) {
-        id = mapping->value.physical;
-    } else if (named != nullptr) {
-        id = named->physical;
-    }
-    Physical* physical = physical_.find(id);
-    if (physical == nullptr) {
-        ++contradictions_.unknown_handles;
-        return;
-    }
-    if (named != nullptr && named->physical != id) {
-        // The value stood for something else until now: its releases are missing.
-        ++contradictions_.overlapping_acquisitions;
-        while (release_handle(event.object)) {
-        }
-        named = nullptr;
-    }
-    ++physical->references;
-    if (named != nullptr) {
-        ++named->count;
-    } else {
-        handles_.add(event.object, id);
-    }
-}
-
-// One reference less; false if the handle is not known.
-bool ProcessState::release_handle(ObjectId handle) {
-    HandleTable::Named* named = handles_.find(handle);
-    if (named == nullptr) return false;
-    const PhysicalId id = named->physical;
-    if (named->count == 1) {
-        handles_.erase(handle);
-    } else {
-        --named->count;
-    }
-    if (Physical* physical = physical_.find(id)) {
-        if (physical->references > 0) --physical->references;
-        drop_if_unused(id, *physical);
-    }
-    return true;
-}
-
-void ProcessState::drop_if_unused(PhysicalId id, const Physical& physical) {
-    if (physical.references != 0 || physical.mapped_bytes != 0) return;
-    if (physical.on_device) totals_[physical.device].handles -= physical.bytes;
-    physical_.erase(id);
-}
-
-void ProcessState::map(const Event& event) {
-    const HandleTable::Named* named = handles_.find(event.object);
-    if (named == nullptr) {
-        ++contradictions_.unknown_handles;
-        return;
-    }
-    const PhysicalId id = named->physical;
-    const Range range = range_of(event.address.value, event.bytes.value);
-    if (mappings_.overlaps(range)) {
-        ++contradictions_.overlapping_acquisitions;
-        unmap(event);
-    }
-    Physical* physical = physical_.find(id);
-    if (physical == nullptr || !mappings_.insert(range, {id, range.begin, event.extra})) return;
-    physical->mapped_bytes += range.size();
-    if (physical->on_device) totals_[physical->device].mapped += range.size();
-}
-
-void ProcessState::unmap(const Event& event) {
-    const Range range = range_of(event.address.value, event.bytes.value);
-    bool found = false;
-    mappings_.cut(range, [&](const auto& part) {
-        found = true;
-        Physical* physical = physical_.find(part.value.physical);
-        if (physical == nullptr) return;
-        physical->mapped_bytes -= part.removed.size();
-        if (physical->on_device) totals_[physical->device].mapped -= part.removed.size();
-        drop_if_unused(part.value.physical, *physical);
-    });
-    if (!found) ++contradictions_.unknown_releases;
-    for (auto& [location, access] : access_) access.cut(range, [](const auto&) {});
-}
-
-void ProcessState::touch(const Event& event) {
-    const Range written = range_of(event.address.value, event.bytes.value);
-    mappings_.for_each_in(written, [&](const Range& range, const Mapping& mapping) {
-        const std::uint64_t begin = std::max(range.begin, written.begin);
-        const std::uint64_t end = std::min(range.end, written.end);
-        Physical* physical = physical_.find(mapping.physical);
-        if (physical == nullptr) return;
-        physical->touched.add(range_of(begin - mapping.begin + mapping.offset, end - begin));
-        touched_mapped_memory_ = true;
-    });
-}
-
-// ----------------------------------------------------------------------------------------------- pools
-
-void ProcessState::acquire_from_pool(const Event& event) {
-    used_pools_ = true;
-    if (event.has(wire::kCaptured) || event.has(wire::kCaptureUnknown)) ++captured_;
-    if (event.has(wire::kCaptured)) return;
-    PoolBlock block;
-    block.requested = event.bytes.value;
-    block.pool = event.object.value != 0 ? event.object : bound_pool(event.device);
-    block.device = event.device;
-    block.stream = ObjectId{event.extra};
-    block.maybe_captured = event.has(wire::kCaptureUnknown);
-    const Range range = range_of(event.address.value, std::max<std::uint64_t>(block.requested, 1));
-    forget_block_at(range);
-    // The pool gave freed memory out again: whatever was pending there is not any more.
-    pending_.drop_overlapping(range, [](const Range&, const PendingFree&) {});
-    if (!pool_blocks_.insert(range, block)) return;
-    Pool& pool = pools_[block.pool];
-    if (pool.device == kNoDevice) pool.device = block.device;
-    pool.live_bytes += block.requested;
-    ++pool.live_count;
-    pool.high_live_bytes = std::max(pool.high_live_bytes, pool.live_bytes);
-    totals_[block.device].pool_live += block.requested;
-}
-
-void ProcessState::release_to_pool(const Range& range, const PoolBlock& block, const Event* asked) {
-    totals_[block.device].pool_live -= block.requested;
-    if (asked != nullptr) {
-        // A synchronisation tells NULL by what it meant; a free gives the stream as it was passed.
-        const std::uint64_t null = asked->has(wire::kPerThreadStream) ? kPerThread : kLegacy;
-        const ObjectId stream{asked->extra == 0 ? null : asked->extra};
-        pending_.drop_overlapping(range, [](const Range&, const PendingFree&) {});
-        pending_.insert(range, {block.requested, block.pool, block.device, stream, asked->thread});
-    }
-    const auto found = pools_.find(block.pool);
-    if (found == pools_.end()) return;
-    found->second.live_bytes -= block.requested;
-    if (--found->second.live_count == 0 && found->second.destroyed) pools_.erase(found);
-}
-
-void ProcessState::bind_pool(const Event& event) {
-    const bool first = !bound_.contains(event.device);
-    bound_[event.device] = event.object;
-    Pool& pool = pools_[event.object];
-    if (pool.device == kNoDevice) pool.device = event.device;
-    if (!first) return;
-    // Blocks taken before it was known which pool they came from.
-    const auto nameless = pools_.find(ObjectId{});
-    if (nameless == pools_.end()) return;
-    std::vector<std::uint64_t> moved;
-    pool_blocks_.for_each([&](const Range& range, const PoolBlock& block) {
-        if (block.pool.value == 0 && block.device == event.device) moved.push_back(range.begin);
-    });
-    for (const std::uint64_t begin : moved) {
-        PoolBlock& block = *pool_blocks_.value_at(begin);
-        block.pool = event.object;
-        nameless->second.live_bytes -= block.requested;
-        --nameless->second.live_count;
-        pool.live_bytes += block.requested;
-        ++pool.live_count;
-    }
-    pool.high_live_bytes = std::max(pool.high_live_bytes, pool.live_bytes);
-    if (nameless->second.live_count == 0) pools_.erase(nameless);
-}
-
-void ProcessState::synchronized(const Event& event) {
-    // A record names no context for a free, so a whole context's synchronisation is taken for its device's
-    // frees: what is left is the most that may be pending, and the least is zero in any case.
-    const auto done = [&](const Range&, const PendingFree& free) {
-        if (event.object.value == 0) return event.device == kNoDevice || free.device == event.device;
-        // Each thread has a NULL stream of its own.
-        return free.stream == event.object &&
-               (event.object.value != kPerThread || free.thread == event.thread);
-    };
-    pending_.drop_if(done, [](const Range&, const PendingFree&) {});
 }
 
 }  // namespace fragscope::analysis

@@ -1,117 +1,33 @@
 // The memory state of one process, rebuilt from its events in sequence order, layer by layer: reservations,
-// mappings, access, physical handles, linear blocks, stream-ordered pools, page-locked host memory.
+// mappings, access, physical handles, linear blocks, arrays, stream-ordered pools, graphs, page-locked host
+// memory, and addresses whose memory belongs to others.
 //
-// Failed calls and calls captured into a graph change nothing. A release of something unknown is counted, not
-// an error: it may have been acquired before the recording began. Nothing here says what the driver takes for
-// a block; see charged.h.
+// Failed calls change nothing, and calls captured into a graph take no bytes. A release of something unknown
+// is counted, not an error: it may have been acquired before the recording began. Nothing here says what the
+// driver takes for a block; see charged.h.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
+#include "analysis/arrays.h"
 #include "analysis/event.h"
 #include "analysis/extent_map.h"
+#include "analysis/foreign.h"
+#include "analysis/graphs.h"
 #include "analysis/physical_table.h"
+#include "analysis/state_parts.h"
 
 namespace fragscope::analysis {
 
-// CU_MEM_LOCATION_TYPE_DEVICE of cuda.h: the only kind of location that takes device memory.
-inline constexpr std::uint32_t kLocationDevice = 1;
-// The driver's physical page, where the device's own minimum granularity is not in the trace.
-inline constexpr std::uint64_t kDefaultPage = std::uint64_t{2} << 20;
-// Linear requests up to this size share pages (facts of public reports, not of this trace: evidence
-// `assumed`).
-inline constexpr std::uint64_t kPackedUpTo = std::uint64_t{1} << 20;
-
-struct LinearBlock {
-    wire::Kind kind = wire::Kind::kLinearAcquired;  // or kPitchAcquired, kManagedAcquired
-    std::uint64_t requested = 0;
-    std::uint64_t granted = 0;  // pitch * height for kPitchAcquired, otherwise requested
-    int device = kNoDevice;
-    ObjectId context;
-};
-
-struct Reservation {};
-
-struct Mapping {
-    PhysicalId physical = 0;
-    std::uint64_t begin = 0;   // address of the mapping's first byte
-    std::uint64_t offset = 0;  // in the physical allocation, of that byte
-};
-
-// A physical allocation lives while a handle reference or a mapping is left.
-struct Physical {
-    std::uint64_t bytes = 0;
-    int device = kNoDevice;  // kNoDevice: host memory, or not known
-    bool on_device = false;
-    bool imported = false;  // its bytes belong to the exporter
-    bool exported = false;  // another process may keep it alive
-    std::uint32_t references = 0;
-    std::uint64_t mapped_bytes = 0;
-    ExtentSet touched;  // offsets that copies and memsets wrote
-};
-
-struct PoolBlock {
-    std::uint64_t requested = 0;
-    ObjectId pool;  // 0: not known which
-    int device = kNoDevice;
-    ObjectId stream;
-    bool maybe_captured = false;  // it may be a graph node, or a graph may free it
-};
-
-struct Pool {
-    int device = kNoDevice;
-    bool on_device = true;
-    std::optional<std::uint64_t> maximum;
-    std::optional<std::uint64_t> threshold;
-    bool destroyed = false;  // by the program; gone when its last block is freed
-    bool no_opportunistic_reuse =
-        false;                     // the program forbade giving a finished free out again on another stream
-    std::uint64_t live_bytes = 0;  // requested
-    std::uint64_t live_count = 0;
-    std::uint64_t high_live_bytes = 0;
-};
-
-// Freed by the program; the stream may not have got there.
-struct PendingFree {
-    std::uint64_t requested = 0;
-    ObjectId pool;
-    int device = kNoDevice;
-    ObjectId stream;  // 1 and 2: the legacy and the thread's own NULL stream, as in kSynchronized
-    std::int32_t thread = 0;
-};
-
-struct HostBlock {
-    std::uint64_t bytes = 0;
-    bool registered = false;  // existing pages, pinned
-    ObjectId context;
-};
-
-// Running totals of one device, all in bytes.
-struct DeviceTotals {
-    std::uint64_t handles = 0;           // physical allocations of this process, not imported ones
-    std::uint64_t mapped = 0;            // address space mapped to them
-    std::uint64_t linear_requested = 0;  // without managed memory
-    std::uint64_t linear_rounded =
-        0;  // every block over kPackedUpTo in pages of its own; smaller ones as requested
-    std::uint64_t small_count = 0;  // blocks up to kPackedUpTo
-    std::uint64_t pool_live = 0;    // requested
-    std::uint64_t managed = 0;      // address space; not resident at the call
-};
-
-// Where the records did not fit together. Anything here means that the state may be wrong or incomplete.
-struct Contradictions {
-    std::uint64_t unknown_releases = 0;          // of nothing that this trace acquired
-    std::uint64_t overlapping_acquisitions = 0;  // at an address that was not free: its release is missing
-    std::uint64_t unknown_handles = 0;           // mapped or retained, never created here
-    std::uint64_t operator()() const { return unknown_releases + overlapping_acquisitions + unknown_handles; }
-};
-
 class ProcessState {
   public:
-    explicit ProcessState(std::map<int, std::uint64_t> page_by_device = {});
+    // `pid`: as the process sees itself; tells a checkpoint of this process from one of another. 0: not
+    // known.
+    explicit ProcessState(std::map<int, std::uint64_t> page_by_device = {}, std::int64_t pid = 0);
 
     // Events come in sequence order.
     void apply(const Event& event);
@@ -124,8 +40,12 @@ class ProcessState {
     const std::map<ObjectId, Pool>& pools() const { return pools_; }
     const ExtentMap<PendingFree>& pending_frees() const { return pending_; }
     const std::map<std::uint64_t, HostBlock>& host() const { return host_; }
+    const Arrays& arrays() const { return arrays_; }
+    const ForeignMemory& foreign() const { return foreign_; }
+    const Graphs& graphs() const { return graphs_; }
     std::uint64_t host_pinned_bytes() const { return host_bytes_; }
     const Contradictions& contradictions() const { return contradictions_; }
+    const EmptyReleases& empty_releases() const { return empty_releases_; }
 
     // Address ranges that cuMemAddressReserve ever gave to this process: the driver's space for reservations,
     // as far as it was seen.
@@ -141,63 +61,107 @@ class ProcessState {
     // recorded.
     bool used_pools() const { return used_pools_; }
     bool touched_mapped_memory() const { return touched_mapped_memory_; }
-    // Stream-ordered allocations that were captured into graphs (or may have been): what a graph takes when it
-    // runs lies in a pool of its own, of which no record tells.
+    // Stream-ordered allocations that were captured into graphs (or may have been): what a graph takes when
+    // it runs lies in a pool of its own, of which only kGraphMemory tells.
     std::uint64_t captured_allocations() const { return captured_; }
-    // Contexts of the device that the process made or holds, as far as records name them.
+    // Contexts of the device that the process made or holds, as far as records name them. Green contexts
+    // share the device's primary context and are not counted.
     std::size_t contexts(int device) const;
+    // Modules and libraries that are loaded: what they take no call says.
+    std::size_t modules() const { return modules_.size(); }
+    // Between the steps "checkpoint" and "restore" the driver keeps the process's device memory elsewhere:
+    // what the books hold takes nothing on the device.
+    bool checkpointed() const { return checkpointed_; }
     // Largest physical allocation that ever succeeded there, in bytes; 0: none.
     std::uint64_t largest_created(int device) const;
     // Pool that the device's stream-ordered allocations come from, 0 if not known.
     ObjectId bound_pool(int device) const;
 
   private:
+    // state_blocks.cpp
     void acquire_linear(const Event& event);
-    bool release_address(const Event& event);  // a linear or a stream-ordered block
+    void acquire_host(const Event& event);
+    void release_host(const Event& event);
+    void release_address(const Event& event);  // of cuMemFree and cuMemFreeAsync: whatever lies there
+    bool release_block(const Event& event);
     void forget_block_at(const Range& range);
-    void forget_linear(const LinearBlock& block);
-    void retain(const Event& event);
-    bool release_handle(ObjectId handle);
-    void map(const Event& event);
-    void unmap(const Event& event);
-    void drop_if_unused(PhysicalId id, const Physical& physical);
-    void acquire_from_pool(const Event& event);
-    // `asked`: the stream-ordered free that has not taken effect yet; none: it is gone at once.
-    void release_to_pool(const Range& range, const PoolBlock& block, const Event* asked);
-    void bind_pool(const Event& event);
-    void synchronized(const Event& event);
-    void touch(const Event& event);
+    void book_linear(const Range& range, const LinearBlock& block);
+    void forget_linear(const Range& range, const LinearBlock& block);
     void destroy_context(ObjectId context);
     void reset_device(int device);
     template <typename Owned>
     void free_owned(Owned&& owned);
+    void release_primary(const Event& event);
+
+    // state_vmm.cpp
+    void reserve(const Event& event);
+    void free_reservation(const Event& event);
+    void add_handle(const Event& event);
+    void add_physical(ObjectId handle, Physical made);
+    void retain(const Event& event);
+    bool release_handle(ObjectId handle);
+    Physical* physical_of(ObjectId handle);
+    void map(const Event& event);
+    void unmap(const Event& event);
+    void set_access(const Event& event);
+    void drop_if_unused(PhysicalId id, Physical& physical);
+    void export_range(const Range& range);
+    void touch(const Event& event);
+    void bind_multicast(const Event& event);
+
+    // state_arrays.cpp
+    void create_array(const Event& event);
+    void release_array(const Event& event);
+    void map_array(const Event& event);
+    void forget_array(const Array& array);
+
+    // state_pools.cpp
+    void create_pool(const Event& event);
+    void destroy_pool(const Event& event);
+    void set_pool_attribute(const Event& event);
+    void acquire_from_pool(const Event& event);
+    void free_in_stream_order(const Event& event);
+    // `asked`: the stream-ordered free that has not taken effect yet; none: it is gone at once.
+    void release_to_pool(const Range& range, const PoolBlock& block, const Event* asked);
+    void bind_pool(const Event& event);
+    void pool_said(const Event& event);
+    void synchronized(const Event& event);
 
     std::map<int, std::uint64_t> page_by_device_;
+    std::int64_t pid_;
     ExtentMap<Reservation> reservations_;
     ExtentMap<Mapping> mappings_;
     std::map<std::uint64_t, ExtentMap<std::uint64_t>> access_;  // by packed location: protection
     Slots<Physical> physical_;
     HandleTable handles_;
+    std::unordered_map<PhysicalId, std::vector<PhysicalId>> bound_to_multicast_;  // by the multicast object
     ExtentMap<LinearBlock> linear_;
+    std::map<int, std::unordered_map<std::uint64_t, std::uint32_t>> small_pages_;  // blocks by page number
     ExtentMap<PoolBlock> pool_blocks_;
     std::map<ObjectId, Pool> pools_;
     std::map<int, ObjectId> bound_;
     ExtentMap<PendingFree> pending_;
     std::map<std::uint64_t, HostBlock> host_;
     std::uint64_t host_bytes_ = 0;
+    Arrays arrays_;
+    ForeignMemory foreign_;
+    Graphs graphs_;
     std::map<ObjectId, int> created_contexts_;
     struct Primary {
         ObjectId context;
         std::uint32_t retained = 0;
     };
     std::map<int, Primary> primary_;
+    std::unordered_map<ObjectId, ObjectId> modules_;  // with the context that holds it, 0: a library
     ExtentSet ever_reserved_;
     std::map<int, DeviceTotals> totals_;
     Contradictions contradictions_;
+    EmptyReleases empty_releases_;
     std::uint64_t captured_ = 0;
     std::map<int, std::uint64_t> largest_created_;
     bool used_pools_ = false;
     bool touched_mapped_memory_ = false;
+    bool checkpointed_ = false;
 };
 
 }  // namespace fragscope::analysis

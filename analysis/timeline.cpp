@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "analysis/charged.h"
+#include "analysis/losses.h"
 #include "analysis/quantity.h"
 #include "analysis/session.h"
 #include "analysis/situation.h"
@@ -22,19 +22,23 @@ struct Series {
     Definition definition;
     const char* reason;
     std::uint64_t Moment::*value;
+    Layer layer;
 };
 
 // The series whose peaks are reported; the moment of each peak is on the time line whatever is thinned.
-constexpr std::array<Series, 5> kSeries = {{
-    {"handles", report::Quantity::charged, "VMM: sizes of live physical allocations", &Moment::handles},
+constexpr std::array<Series, 6> kSeries = {{
+    {"handles", report::Quantity::charged, "VMM: sizes of live physical allocations", &Moment::handles,
+     Layer::kHandles},
     {"linear", report::Quantity::requested, "linear: sizes that live cuMemAlloc blocks were asked for",
-     &Moment::linear},
+     &Moment::linear, Layer::kBlocks},
     {"pool", report::Quantity::live, "stream-ordered: sizes that live allocations were asked for",
-     &Moment::pool_live},
+     &Moment::pool_live, Layer::kPools},
+    {"arrays", report::Quantity::requested, "arrays: texels of those that own memory", &Moment::arrays,
+     Layer::kArrays},
     {"reserved", report::Quantity::address_reserved,
-     "address space held by cuMemAddressReserve, of the whole process", &Moment::reserved},
+     "address space held by cuMemAddressReserve, of the whole process", &Moment::reserved, Layer::kAddresses},
     {"mapped", report::Quantity::mapped, "address space with physical memory of this device behind it",
-     &Moment::mapped},
+     &Moment::mapped, Layer::kAddresses},
 }};
 
 std::string device_name(const Trace& trace, ProcessIndex process, int device) {
@@ -89,6 +93,7 @@ report::TimelinePoint message_of(const Moment& moment) {
     out.set_handle_bytes(moment.handles);
     out.set_linear_requested_bytes(moment.linear);
     out.set_pool_live_bytes(moment.pool_live);
+    out.set_array_bytes(moment.arrays);
     if (moment.pool_reserved) out.set_pool_reserved_bytes(*moment.pool_reserved);
     if (moment.device_free) out.set_device_free_bytes(*moment.device_free);
     return out;
@@ -122,6 +127,9 @@ bool moves_memory(const Event& event) {
         case Kind::kPoolAttributeSet:
         case Kind::kFailureSnapshotEnd:
             return false;
+        case Kind::kArrayCreated:
+        case Kind::kArrayReleased:
+            return true;
         default:
             return event.kind < Kind::kDevice;
     }
@@ -140,7 +148,7 @@ void left_behind(const Trace& trace, ProcessIndex process, const ProcessState& s
     Scope scope;
     scope.process = process.value;
     const Losses losses = losses_of(trace, process);
-    const auto leave = [&](const std::string& device, const char* what, std::uint64_t count,
+    const auto leave = [&](Layer layer, const std::string& device, const char* what, std::uint64_t count,
                            std::uint64_t bytes, Definition definition, const std::string& note) {
         if (count == 0) return;
         report::Leak leak;
@@ -149,7 +157,7 @@ void left_behind(const Trace& trace, ProcessIndex process, const ProcessState& s
         leak.set_what(what);
         leak.set_count(count);
         scope.device = device;
-        const Interval interval = weakened(Interval::exactly(bytes), losses);
+        const Interval interval = weakened(Interval::exactly(bytes), narrowed(losses, layer));
         *leak.mutable_bytes() =
             (interval.exact() ? Quantity::derived(definition, bytes, scope, "sum over its records")
                               : Quantity::bounded(definition, interval, scope, "records were lost"))
@@ -180,34 +188,63 @@ void left_behind(const Trace& trace, ProcessIndex process, const ProcessState& s
     });
     const auto name = [&](int device) { return device_name(trace, process, device); };
     for (const auto& [device, c] : linear) {
-        leave(name(device), "linear", c.count, c.bytes, report::Quantity::requested, "never freed");
+        leave(Layer::kBlocks, name(device), "linear", c.count, c.bytes, report::Quantity::requested,
+              "never freed");
     }
     for (const auto& [device, c] : managed) {
-        leave(name(device), "managed", c.count, c.bytes, report::Quantity::requested, "never freed");
+        leave(Layer::kBlocks, name(device), "managed", c.count, c.bytes, report::Quantity::requested,
+              "never freed");
     }
     for (const auto& [device, c] : pool) {
-        leave(name(device), "stream-ordered", c.count, c.bytes, report::Quantity::requested, "never freed");
+        leave(Layer::kPools, name(device), "stream-ordered", c.count, c.bytes, report::Quantity::requested,
+              "never freed");
     }
     for (const auto& [device, c] : handles) {
-        leave(name(device), "physical allocation", c.count, c.bytes, report::Quantity::charged,
+        leave(Layer::kHandles, name(device), "physical allocation", c.count, c.bytes,
+              report::Quantity::charged,
               released_but_mapped == 0
                   ? "a handle or a mapping keeps it"
                   : fmt::format("{} of them only by their mappings: the handle was released",
                                 released_but_mapped));
     }
     for (const auto& [device, c] : orphans) {
-        leave(name(device), "physical allocation without a mapping", c.count, c.bytes,
+        leave(Layer::kHandles, name(device), "physical allocation without a mapping", c.count, c.bytes,
               report::Quantity::charged, "counted above too; nothing can reach it");
     }
-    leave("", "address reservation", state.reservations().size(), state.reservations().total(),
-          report::Quantity::address_reserved, "address space, no memory");
+    leave(Layer::kAddresses, "", "address reservation", state.reservations().size(),
+          state.reservations().total(), report::Quantity::address_reserved, "address space, no memory");
+    std::map<int, Count> arrays;
+    for (const auto& [id, array] : state.arrays().all()) {
+        if (array.owns_memory) arrays[array.device].add(array.texel_bytes);
+    }
+    for (const auto& [device, c] : arrays) {
+        leave(Layer::kArrays, name(device), "array", c.count, c.bytes, report::Quantity::requested,
+              "its texels; what the layout takes beyond them is not known");
+    }
+    std::map<std::pair<int, ForeignKind>, std::uint64_t> foreign;
+    for (const auto& [address, one] : state.foreign().addresses()) ++foreign[{one.device, one.kind}];
+    for (const auto& [where, count] : foreign) {
+        report::Leak leak;
+        leak.set_process(process.value);
+        leak.set_device(where.first == kNoDevice ? "" : name(where.first));
+        leak.set_what(where.second == ForeignKind::kIpc           ? "memory of another process, opened"
+                      : where.second == ForeignKind::kPoolPointer ? "pool memory of another process, imported"
+                                                                  : "memory of another interface, mapped");
+        leak.set_count(count);
+        scope.device = leak.device();
+        *leak.mutable_bytes() =
+            Quantity::unknown(report::Quantity::charged, scope, "its bytes belong to whoever exported it")
+                .message();
+        leak.set_note("it keeps the owner's memory alive");
+        out.push_back(leak);
+    }
     std::uint64_t pinned = 0, registered = 0;
     Count host;
     for (const auto& [address, block] : state.host()) {
         (block.registered ? registered : pinned) += 1;
         host.add(block.bytes);
     }
-    leave("", "page-locked host memory", host.count, host.bytes, report::Quantity::requested,
+    leave(Layer::kHost, "", "page-locked host memory", host.count, host.bytes, report::Quantity::requested,
           fmt::format("host memory; {} allocated, {} registered", pinned, registered));
 }
 
@@ -241,6 +278,7 @@ void RunRecorder::add(const ProcessState& state, const Event& event) {
         now.handles = totals.handles;
         now.linear = totals.linear_requested;
         now.pool_live = totals.pool_live;
+        now.arrays = totals.array_texels;
         now.pool_reserved.reset();
         now.device_free.reset();
         if (event.kind == Kind::kPoolState && pool_is_on(state, event, device)) {
@@ -262,7 +300,7 @@ void RunRecorder::add(const ProcessState& state, const Event& event) {
 
 RunOfProcess RunRecorder::result(const ProcessState& state) const {
     RunOfProcess out;
-    const Losses losses = with_contradictions(losses_of(*trace_, process_), state.contradictions());
+    const Losses losses = losses_of(*trace_, process_);
     for (const auto& [device, line] : lines_->by_device) {
         const std::string name = device_name(*trace_, process_, device);
         out.timelines.push_back(timeline_of(line, process_, name));
@@ -275,7 +313,9 @@ RunOfProcess RunRecorder::result(const ProcessState& state) const {
             scope.domain = kSeries[i].name;
             scope.snapshot = line.peaks[i].sequence;
             scope.time_ns = line.peaks[i].time_ns;
-            const Interval interval = weakened(Interval::exactly(bytes), losses);
+            const Interval interval =
+                weakened(Interval::exactly(bytes),
+                         with_contradictions(narrowed(losses, kSeries[i].layer), state.contradictions()));
             const std::string reason = kSeries[i].reason;
             report::Peak message;
             *message.mutable_quantity() =

@@ -22,11 +22,14 @@ struct Moment {
     std::uint64_t pool_live = 0;
     std::uint64_t reserved = 0;
     std::uint64_t mapped = 0;
+    std::uint64_t arrays = 0;
     std::optional<std::uint64_t> pool_reserved;
     std::optional<std::uint64_t> device_free;
 
     // What the moment weighs against its neighbours when one of them has to go.
-    std::uint64_t weight() const { return handles + linear + std::max(pool_live, pool_reserved.value_or(0)); }
+    std::uint64_t weight() const {
+        return handles + linear + arrays + std::max(pool_live, pool_reserved.value_or(0));
+    }
 };
 
 // Keeps at most `limit` moments of any number, in order: neighbours are merged in pairs, and of each pair the

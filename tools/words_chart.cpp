@@ -8,6 +8,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace fragscope::tools {
 namespace {
@@ -20,10 +22,10 @@ struct Series {
     bool addresses;  // drawn on the scale of addresses, not of memory
     bool lowest;     // its low points are what matters
     bool holds;      // keeps its value between two points; otherwise it is known at the points only
-    Value (*value)(const TimelinePoint&);
+    Value (*value)(const TimelinePoint&);  // nullptr: Timeline.unattributed
 };
 
-constexpr std::array<Series, 7> kSeries = {{
+constexpr std::array<Series, 9> kSeries = {{
     {"addresses reserved", true, false, true,
      [](const TimelinePoint& p) -> Value { return p.reserved_bytes(); }},
     {"addresses mapped", true, false, true, [](const TimelinePoint& p) -> Value { return p.mapped_bytes(); }},
@@ -33,6 +35,7 @@ constexpr std::array<Series, 7> kSeries = {{
      [](const TimelinePoint& p) -> Value { return p.linear_requested_bytes(); }},
     {"pool blocks, requested", false, false, true,
      [](const TimelinePoint& p) -> Value { return p.pool_live_bytes(); }},
+    {"arrays, texels", false, false, true, [](const TimelinePoint& p) -> Value { return p.array_bytes(); }},
     {"pools, charged", false, false, false,
      [](const TimelinePoint& p) -> Value {
          return p.has_pool_reserved_bytes() ? Value(p.pool_reserved_bytes()) : std::nullopt;
@@ -41,6 +44,7 @@ constexpr std::array<Series, 7> kSeries = {{
      [](const TimelinePoint& p) -> Value {
          return p.has_device_free_bytes() ? Value(p.device_free_bytes()) : std::nullopt;
      }},
+    {"explained by no record", false, false, false, nullptr},  // has points of its own
 }};
 
 constexpr std::array<const char*, 9> kBars = {" ",      "\u2581", "\u2582", "\u2583", "\u2584",
@@ -71,10 +75,9 @@ class Plot {
             into = !into ? value : series.lowest ? std::min(*into, value) : std::max(*into, value);
         };
         std::size_t filled_to = 0;
-        for (const TimelinePoint& point : timeline_.points()) {
-            const Value value = series.value(point);
+        for (const auto& [time_ns, value] : points_of(series)) {
             if (!value) continue;
-            const std::size_t column = column_of(point.time_ns());
+            const std::size_t column = column_of(time_ns);
             if (series.holds && row.last) {
                 for (std::size_t c = filled_to; c <= column; ++c) merge(row.columns[c], *row.last);
             }
@@ -90,6 +93,22 @@ class Plot {
     }
 
   private:
+    std::vector<std::pair<std::uint64_t, Value>> points_of(const Series& series) const {
+        std::vector<std::pair<std::uint64_t, Value>> out;
+        if (series.value != nullptr) {
+            for (const TimelinePoint& point : timeline_.points())
+                out.emplace_back(point.time_ns(), series.value(point));
+            return out;
+        }
+        // Of an interval its upper end: there was no more than this.
+        for (const report::UnattributedPoint& point : timeline_.unattributed()) {
+            out.emplace_back(point.time_ns(), point.has_high_bytes()  ? Value(point.high_bytes())
+                                              : point.has_low_bytes() ? Value(point.low_bytes())
+                                                                      : std::nullopt);
+        }
+        return out;
+    }
+
     const report::Timeline& timeline_;
     std::uint64_t duration_;
     std::size_t width_;
@@ -113,6 +132,28 @@ std::string bars(const Row& row, std::uint64_t full, bool utf8, bool zero_line) 
         }
     }
     return text;
+}
+
+constexpr int kPhasesDrawn = 12;
+
+// Its name, a line from its beginning to its end, and how often it came.
+std::string phase_line(const report::Phase& phase, const Plot& plot, std::size_t width,
+                       std::size_t name_width, const Style& style) {
+    std::string name = printable(phase.name(), style.utf8);
+    if (display_width(name) > name_width) name = wrap(name, name_width - 3).front() + "...";
+    name.append(name_width - std::min(name_width, display_width(name)), ' ');
+    std::string marks(width, ' ');
+    const std::size_t from = plot.column_of(phase.begun_ns());
+    if (phase.mark()) {
+        marks[from] = '|';
+    } else {
+        const std::size_t to = phase.has_ended_ns() ? plot.column_of(phase.ended_ns()) : width - 1;
+        for (std::size_t at = from; at <= std::max(from, to); ++at) marks[at] = '=';
+    }
+    const std::string times = phase.times() == 1 ? (phase.mark() ? "mark" : "")
+                              : phase.mark()     ? fmt::format("{} marks", grouped(phase.times()))
+                                                 : fmt::format("1 of {}", grouped(phase.times()));
+    return fmt::format("  {}  {} {}", name, marks, times);
 }
 
 }  // namespace
@@ -176,6 +217,16 @@ void draw_timeline(Page& page, const report::Timeline& timeline, const ChartFram
         }
     }
     put_failures();
+    if (!timeline.phases().empty()) {
+        page.paragraph("Phases and marks (|), as the program named them", 2, Page::Tone::kQuiet);
+        for (int i = 0; i < std::min(timeline.phases_size(), kPhasesDrawn); ++i)
+            page.line(phase_line(timeline.phases(i), plot, width, kNameWidth, page.style()));
+        if (timeline.phases_size() > kPhasesDrawn) {
+            page.paragraph(
+                fmt::format("and {} more: --json lists them.", timeline.phases_size() - kPhasesDrawn), 2,
+                Page::Tone::kQuiet);
+        }
+    }
     const std::string middle = human_duration(duration / 2);
     const std::string end = human_duration(duration);
     std::string axis(width, ' ');
@@ -187,7 +238,8 @@ void draw_timeline(Page& page, const report::Timeline& timeline, const ChartFram
     page.paragraph(
         "requested: what the program asked for; charged: what was taken for it after rounding up. Where a "
         "row "
-        "is blank it was zero; device-free memory and pools, charged: not measured then ('_': zero).",
+        "is blank it was zero; device-free memory, pools (charged) and what no record explains (at most): "
+        "not measured then ('_': zero).",
         2, Page::Tone::kQuiet);
     if (!unused.empty()) page.paragraph("Not drawn: " + unused + ".", 2, Page::Tone::kQuiet);
 }

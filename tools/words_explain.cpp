@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <set>
 
+#include "tools/words_balance.h"
+#include "tools/words_bounds.h"
 #include "tools/words_report.h"
+#include "tools/words_stack.h"
 #include "tools/words_terms.h"
 
 namespace fragscope::tools {
@@ -19,6 +22,8 @@ using Tone = Page::Tone;
 using Align = Table::Align;
 
 namespace {
+
+constexpr std::size_t kFramesShown = 40;
 
 const Counterfactual* counterfactual_of(const Explanation& explanation, const std::string& id) {
     for (const Counterfactual& one : explanation.counterfactuals()) {
@@ -100,11 +105,18 @@ void put_request(Page& page, const Explanation& explanation) {
                  ? fmt::format("error {}", request.result())
                  : fmt::format("{} (error {})", request.result_name(), request.result()));
     put_fact(page, "where",
-             fmt::format("process {}, thread {}, {}", request.process(), request.thread(),
+             fmt::format("process {}, thread {}{}, {}", request.process(), request.thread(),
+                         request.thread_name().empty() ? "" : " (" + request.thread_name() + ")",
                          request.device().empty() ? "device not known" : "device " + request.device()));
     put_fact(page, "when",
              fmt::format("{} after the start, record number {} of its process",
                          human_duration(request.time_ns()), grouped(request.sequence())));
+    if (!request.phases().empty()) {
+        std::string phases;
+        for (const std::string& phase : request.phases()) phases += (phases.empty() ? "" : " > ") + phase;
+        put_fact(page, "phase", phases + " (as the program named it, the outermost first)");
+    }
+    if (!request.last_mark().empty()) put_fact(page, "after mark", request.last_mark());
     put_fact(page, "asked for", quantity_words(request.requested()));
     std::string needed = quantity_words(request.needed());
     const bool same = quantity_exact_cell(request.needed()) == quantity_exact_cell(request.requested());
@@ -125,6 +137,10 @@ void put_request(Page& page, const Explanation& explanation) {
     std::string shape(contiguity_words(request.contiguity()));
     if (!request.contiguity_reason().empty()) shape += " (" + request.contiguity_reason() + ")";
     put_fact(page, "shape", shape);
+    if (request.has_stack()) {
+        page.paragraph("Called from, the innermost first:", 2);
+        put_stack(page, request.stack(), 4, kFramesShown);
+    }
 }
 
 // What of a scope differs from the one that was said already.
@@ -345,26 +361,6 @@ void put_domains(Page& page, const Explanation& explanation) {
     }
 }
 
-void put_bounds(Page& page, const Explanation& explanation) {
-    if (explanation.bounds().empty()) return;
-    page.heading("The largest single request that would have been met, by way of allocating");
-    std::string low_said, high_said;  // what holds for several in a row is said once
-    for (const report::Bound& bound : explanation.bounds()) {
-        std::string words = mechanism_words(bound.mechanism()) + ": " + bound_words(bound.largest());
-        if (!bound.limited_by().empty()) words += "; limited by " + bound.limited_by();
-        page.item("-", words + ".");
-        if (!is_known(bound.largest()) && !bound.largest().reason().empty()) {
-            page.paragraph("Why not known: " + bound.largest().reason(), 4, Tone::kQuiet);
-        }
-        if (!bound.low_evidence().empty() && bound.low_evidence() != low_said)
-            page.paragraph("Lower end: " + bound.low_evidence(), 4, Tone::kQuiet);
-        if (!bound.high_evidence().empty() && bound.high_evidence() != high_said)
-            page.paragraph("Upper end: " + bound.high_evidence(), 4, Tone::kQuiet);
-        low_said = bound.low_evidence();
-        high_said = bound.high_evidence();
-    }
-}
-
 void put_list(Page& page, const std::string& heading,
               const google::protobuf::RepeatedPtrField<std::string>& texts, bool numbered,
               const std::string& none) {
@@ -405,9 +401,15 @@ std::string render_explanation(const Explanation& explanation, const Style& styl
     put_list(page, "What to do", explanation.actions(), true, "Nothing that this trace gives reason for.");
     put_counterfactuals(page, explanation);
     put_request(page, explanation);
+    if (explanation.has_balance()) {
+        page.heading("Where the device's memory was");
+        std::set<std::string> explained;
+        put_balance(page, explanation.balance(), explained);
+    }
     put_audit(page, explanation);
     put_domains(page, explanation);
     put_bounds(page, explanation);
+    put_probes(page, explanation);
     put_list(page, "What is not known", explanation.not_known(), false,
              "Nothing further is known to be missing.");
     return page.text();

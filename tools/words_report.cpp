@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "tools/words_balance.h"
 #include "tools/words_chart.h"
+#include "tools/words_stack.h"
 #include "tools/words_terms.h"
 
 namespace fragscope::tools {
@@ -28,6 +30,7 @@ void put_health(Page& page, const report::Health& health) {
 namespace {
 
 constexpr int kFailuresShown = 20;
+constexpr std::size_t kFramesShown = 4;
 
 // Two devices of one name are told apart by their UUIDs.
 std::string device_words(const Report& report, const std::string& uuid) {
@@ -100,6 +103,7 @@ void put_processes(Page& page, const Report& report) {
                      ? fmt::format(" runtime {}.", shown_version(process.runtime_version()))
                      : " runtime version not known.";
         page.paragraph(facts, 4);
+        for (const std::string& note : process.notes()) page.paragraph(note, 4);
     }
 }
 
@@ -142,6 +146,10 @@ void put_failures(Page& page, const Report& report) {
                               human_duration(failure.time_ns()), process_words(report, failure.process())),
                   2, Tone::kStrong);
         if (!failure.request().empty()) page.paragraph("Asked for: " + failure.request(), 5);
+        if (failure.has_stack()) {
+            page.paragraph("Called from:", 5);
+            put_stack(page, failure.stack(), 7, kFramesShown);
+        }
         const Term cause = cause_term(failure.verdict().cause());
         page.paragraph("Cause: " + cause_words(failure.verdict()), 5, Tone::kBad);
         page.paragraph(failure.verdict().summary().empty() ? upper_first(std::string(cause.meaning)) + "."
@@ -284,7 +292,9 @@ std::string render_report(const Report& report, const Style& style) {
     put_devices(page, report);
     put_failures(page, report);
     put_timelines(page, report);
+    put_balances(page, report);
     put_peaks(page, report);
+    put_live_at_peaks(page, report);
     put_left_at_end(page, report);
     put_costs(page, report);
     put_blind_spots(page, report);

@@ -67,6 +67,8 @@ Term definition_term(Quantity::Definition definition) {
                     "given back by the program, but its stream has not come to that point yet"};
         case Quantity::needed:
             return {"needed", "what the request takes, after rounding up"};
+        case Quantity::taken:
+            return {"taken", "held by anybody on the device: its capacity less device-free memory"};
         case Quantity::external_span:
             return {"address span", "from the lowest to the highest address seen"};
         default:
@@ -130,11 +132,14 @@ Term cause_term(Verdict::Cause cause) {
 }
 
 std::string cause_words(const Verdict& verdict) {
-    static constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kConstraints = {{
+    static constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kConstraints = {{
         {"cached_by_pool", "memory kept by a stream-ordered pool"},
         {"pending_frees", "memory whose release still waited for its stream"},
         {"address_space", "the virtual address space ran out"},
         {"driver_refused", "the driver refused for a reason of its own"},
+        {"kept_by_graphs", "memory kept for allocations of graphs"},
+        {"gone_at_once", "something that was gone right after"},
+        {"less_than_said", "less was to be had than the driver's own number says"},
         {"pool_maximum", "the pool's own maximum size"},
         {"size_not_multiple_of_granularity",
          "a size that is no multiple of the granularity; memory was not short"},
@@ -181,7 +186,8 @@ std::string_view contiguity_words(Request::Contiguity contiguity) {
 }
 
 std::string mechanism_words(const std::string& mechanism) {
-    static constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kWords = {{
+    static constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kWords = {{
+        {"vmm_recommended", "one physical handle (cuMemCreate) at the recommended granularity"},
         {"direct", "one plain allocation (cuMemAlloc)"},
         {"vmm", "one physical handle (cuMemCreate)"},
         {"reservation", "one address reservation (cuMemAddressReserve)"},
@@ -221,9 +227,14 @@ Form form_for(const Quantity& quantity, Form wanted) {
                                                                                              : wanted;
 }
 
+// Addresses have at most 57 bits.
+constexpr std::uint64_t kAnyAddressSpace = std::uint64_t{1} << 57;
+
 std::string cell(const Quantity& quantity, Form wanted) {
     const bool low = quantity.has_low_bytes();
     const bool high = quantity.has_high_bytes();
+    if (low && quantity.low_bytes() >= kAnyAddressSpace && wanted != Form::kExact)
+        return "more than any address space";
     if (low && high) {
         const Form form = form_for(quantity, wanted);
         if (quantity.low_bytes() == quantity.high_bytes()) return shown(quantity.low_bytes(), form);
@@ -247,7 +258,7 @@ std::string quantity_words(const Quantity& quantity) {
         return quantity.reason().empty() ? "not known" : "not known: " + quantity.reason();
     }
     if (quantity.has_low_bytes() && quantity.has_high_bytes() &&
-        quantity.low_bytes() != quantity.high_bytes()) {
+        quantity.low_bytes() != quantity.high_bytes() && quantity.low_bytes() < kAnyAddressSpace) {
         const Form form = form_for(quantity, Form::kHuman);
         return fmt::format("between {} and {}", shown(quantity.low_bytes(), form),
                            shown(quantity.high_bytes(), form));

@@ -83,9 +83,9 @@ ProcessBuilder& ProcessBuilder::add(Kind kind, std::uint64_t address, std::uint6
 }
 
 ProcessBuilder& ProcessBuilder::ask(Kind kind, std::uint64_t address, std::uint64_t bytes,
-                                    std::uint64_t object, std::uint64_t extra) {
+                                    std::uint64_t object, std::uint64_t extra, unsigned flags) {
     add(kind, address, bytes, object, extra);
-    session_->trace().events[index_].back().flags = wire::kByShim | wire::kSnapshot;
+    session_->trace().events[index_].back().flags = static_cast<std::uint16_t>(flags);
     return *this;
 }
 
@@ -167,6 +167,53 @@ ProcessBuilder& ProcessBuilder::snapshot_pool(std::uint64_t pool, std::uint64_t 
 }
 ProcessBuilder& ProcessBuilder::snapshot_end(unsigned flags, std::uint64_t pools_not_asked) {
     return ask(Kind::kFailureSnapshotEnd, 0, pools_not_asked, failed_sequence_, 0).flagged(flags);
+}
+
+ProcessBuilder& ProcessBuilder::snapshot_graphs(std::uint64_t used, std::uint64_t reserved,
+                                                std::int16_t device) {
+    return ask(Kind::kGraphMemory, used, reserved, used, reserved).on(device);
+}
+namespace {
+constexpr unsigned kAsked = wire::kByShim | wire::kSample;
+}
+ProcessBuilder& ProcessBuilder::sample(std::uint64_t free, std::uint64_t total, std::int16_t device) {
+    return ask(Kind::kDeviceMemory, free, total, kContext, 0, kAsked).on(device);
+}
+ProcessBuilder& ProcessBuilder::sample_pool(std::uint64_t pool, std::uint64_t used, std::uint64_t reserved) {
+    return ask(Kind::kPoolState, used, reserved, pool, UINT64_MAX, kAsked);
+}
+ProcessBuilder& ProcessBuilder::sample_graphs(std::uint64_t used, std::uint64_t reserved,
+                                              std::int16_t device) {
+    return ask(Kind::kGraphMemory, used, reserved, used, reserved, kAsked).on(device);
+}
+ProcessBuilder& ProcessBuilder::sample_end(std::uint64_t pools_not_asked) {
+    return ask(Kind::kSampleEnd, static_cast<std::uint64_t>(wire::SampleReason::kTime), pools_not_asked, 0, 0,
+               kAsked);
+}
+ProcessBuilder& ProcessBuilder::probe(wire::ProbeMechanism mechanism, std::uint64_t bytes,
+                                      std::uint16_t result) {
+    ask(Kind::kProbe, static_cast<std::uint64_t>(mechanism), bytes, failed_sequence_, 2 * kMiB,
+        wire::kByShim);
+    session_->trace().events[index_].back().result = result;
+    return *this;
+}
+ProcessBuilder& ProcessBuilder::probes_end(wire::ProbesEnd end) {
+    return ask(Kind::kProbesEnded, static_cast<std::uint64_t>(end), 3'000'000, failed_sequence_, 64 * kMiB,
+               wire::kByShim);
+}
+ProcessBuilder& ProcessBuilder::call(Kind kind, std::uint64_t address, std::uint64_t bytes,
+                                     std::uint64_t object, std::uint64_t extra) {
+    return add(kind, address, bytes, object, extra);
+}
+ProcessBuilder& ProcessBuilder::lasted(std::uint64_t early_ns, std::uint64_t late_ns) {
+    Event& event = session_->trace().events[index_].back();
+    event.start.value -= early_ns;
+    event.duration_ns += early_ns + late_ns;
+    return *this;
+}
+ProcessBuilder& ProcessBuilder::stack(std::uint32_t id) {
+    session_->trace().events[index_].back().stack = id;
+    return *this;
 }
 
 std::uint64_t ProcessBuilder::last_sequence() const {

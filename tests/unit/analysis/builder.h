@@ -46,11 +46,29 @@ class ProcessBuilder {
     ProcessBuilder& snapshot(std::uint64_t free, std::uint64_t total, std::int16_t device = 0);
     ProcessBuilder& snapshot_pool(std::uint64_t pool, std::uint64_t used, std::uint64_t reserved,
                                   std::uint64_t maximum = 0);
+    ProcessBuilder& snapshot_graphs(std::uint64_t used, std::uint64_t reserved, std::int16_t device = 0);
     ProcessBuilder& snapshot_end(unsigned flags = 0, std::uint64_t pools_not_asked = 0);
+
+    // What the shim asked the driver between two calls.
+    ProcessBuilder& sample(std::uint64_t free, std::uint64_t total, std::int16_t device = 0);
+    ProcessBuilder& sample_pool(std::uint64_t pool, std::uint64_t used, std::uint64_t reserved);
+    ProcessBuilder& sample_graphs(std::uint64_t used, std::uint64_t reserved, std::int16_t device = 0);
+    ProcessBuilder& sample_end(std::uint64_t pools_not_asked = 0);
+
+    // What the shim tried after the failed call; `result` 0: granted.
+    ProcessBuilder& probe(wire::ProbeMechanism mechanism, std::uint64_t bytes, std::uint16_t result);
+    ProcessBuilder& probes_end(wire::ProbesEnd end = wire::ProbesEnd::kFinished);
+
+    // Any other call of the program.
+    ProcessBuilder& call(wire::Kind kind, std::uint64_t address = 0, std::uint64_t bytes = 0,
+                         std::uint64_t object = 0, std::uint64_t extra = 0);
 
     // The last event was on another device, or on none that is known.
     ProcessBuilder& on(std::int16_t device);
     ProcessBuilder& flagged(unsigned flags);
+    // The last call began `early_ns` before it would have, and ended `late_ns` after.
+    ProcessBuilder& lasted(std::uint64_t early_ns, std::uint64_t late_ns);
+    ProcessBuilder& stack(std::uint32_t id);
     // One more device of this process, with the next ordinal.
     ProcessBuilder& another_device(std::uint64_t capacity, char uuid);
 
@@ -62,7 +80,7 @@ class ProcessBuilder {
     ProcessBuilder& add(wire::Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
                         std::uint64_t extra);
     ProcessBuilder& ask(wire::Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
-                        std::uint64_t extra);
+                        std::uint64_t extra, unsigned flags = wire::kByShim | wire::kSnapshot);
 
     SessionBuilder* session_;
     std::uint32_t index_;

@@ -8,6 +8,7 @@
 
 #include "analysis/report.h"
 #include "tests/unit/analysis/builder.h"
+#include "tests/unit/analysis/sums.h"
 #include "tests/unit/analysis/texts.h"
 
 namespace fragscope::test {
@@ -53,9 +54,12 @@ inline bool says(const report::Explanation& e, const std::string& text) {
 
 // Every scenario of this file goes through here, and so does every text that is made of it.
 inline report::Explanation explained(SessionBuilder& session) {
-    check_words(analysis::make_report(session.trace()));
+    const report::Report report = analysis::make_report(session.trace());
+    check_words(report);
+    check_sums(report);
     const report::Explanation out = analysis::explain_failure(session.trace());
     check_words(out);
+    check_sums(out);
     return out;
 }
 

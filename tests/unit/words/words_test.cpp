@@ -312,3 +312,39 @@ TEST_CASE("a call that failed for another reason than memory has no state laid o
     CHECK(text.find("call           cuMemCreate") != std::string::npos);
     CHECK(text.find("What if") == std::string::npos);
 }
+
+TEST_CASE("a size beyond any address space is said to be one, in an interval and alone") {
+    constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+    CHECK(quantity_cell(between(kMost, kMost)) == "more than any address space");
+    CHECK(quantity_words(between(kMost - 4096, kMost)) == "more than any address space");
+    CHECK(quantity_cell(between(1, kMost)) == "1 B to 16.0 EiB");
+    CHECK(quantity_exact_cell(between(kMost, kMost)) == "18,446,744,073,709,551,615 B");
+}
+
+TEST_CASE("the chart draws what no record explains, and phases where they were") {
+    report::Timeline timeline;
+    report::TimelinePoint& point = *timeline.add_points();
+    point.set_time_ns(0);
+    point.set_linear_requested_bytes(1 << 20);
+    for (const std::uint64_t time : {0, 900}) {
+        report::UnattributedPoint& rest = *timeline.add_unattributed();
+        rest.set_time_ns(time);
+        rest.set_high_bytes(time == 0 ? 0 : 4 << 20);
+    }
+    report::Phase& phase = *timeline.add_phases();
+    phase.set_name("warm up");
+    phase.set_begun_ns(500);
+    phase.set_times(1);
+    Page page(Style{80, false, false});
+    ChartFrame frame;
+    frame.duration_ns = 1000;
+    draw_timeline(page, timeline, frame);
+    const std::string& text = page.text();
+    CHECK(text.find("explained by no record") != std::string::npos);
+    CHECK(text.find("peak 4 MiB") != std::string::npos);
+    const std::size_t line = text.find("warm up");
+    REQUIRE(line != std::string::npos);
+    const std::string row = text.substr(line, text.find('\n', line) - line);
+    CHECK(row.find("====") != std::string::npos);
+    CHECK(row.find('=') > row.size() / 3);  // it began half-way
+}

@@ -1,0 +1,27 @@
+// Call stacks of a trace as messages: the runtime function that the program called, and the frames in words.
+// What a place in a file is called is for somebody else to say, who may open that file (PlaceWords); without
+// them a frame is the file and the offset in it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/trace.h"
+#include "proto/report.pb.h"
+
+namespace fragscope::analysis {
+
+// The functions at a place, the innermost (inlined) first, each as a line for people; empty: not known.
+using PlaceWords = std::function<std::vector<std::string>(const trace::CodeModule&, std::uint64_t offset)>;
+
+// Nothing where `stack` is 0. A number whose definition was lost gives a stack whose frames say so.
+std::optional<report::CallStack> call_stack_of(const Trace& trace, ProcessIndex process, std::uint32_t stack,
+                                               const PlaceWords& places);
+
+// The text that an event names by number; where its definition was lost, a few words that say so.
+std::string text_of(const Trace& trace, ProcessIndex process, std::uint64_t id);
+
+}  // namespace fragscope::analysis

@@ -1,0 +1,41 @@
+// Which places of the program held the memory when a device held most of this process's: by call stack, with
+// what has none.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "analysis/callers.h"
+#include "analysis/state.h"
+#include "analysis/trace.h"
+#include "proto/report.pb.h"
+
+namespace fragscope::analysis {
+
+inline constexpr std::size_t kSitesShown = 10;
+
+// Finds the moment of each device, in the replay of one process.
+class FullestMoment {
+  public:
+    // `state` after the event. Every event, in order.
+    void add(const ProcessState& state, const Event& event);
+    // Index of the event after which most was live, by device.
+    std::map<int, std::size_t> moments() const;
+
+  private:
+    struct Most {
+        std::uint64_t bytes = 0;
+        std::size_t index = 0;
+    };
+    std::map<int, Most> most_;
+    std::size_t index_ = 0;
+};
+
+// Replays the process up to those moments. Nothing where the process has no call stacks.
+std::vector<report::LiveAtPeak> live_at_peaks(const Trace& trace, ProcessIndex process,
+                                              const std::map<int, std::size_t>& moments,
+                                              const PlaceWords& places);
+
+}  // namespace fragscope::analysis

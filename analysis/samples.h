@@ -1,0 +1,33 @@
+// The balances between the program's calls: what the shim asked the driver at its samples (kSampleEnd).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "analysis/balance.h"
+#include "analysis/state.h"
+
+namespace fragscope::analysis {
+
+// Watches the replay of one process and keeps a balance of each device at its samples: the first, the last,
+// the one with the most taken, and a readable number of others. Without the other processes' parts.
+class SampleRecorder {
+  public:
+    SampleRecorder(const Trace& trace, ProcessIndex process);
+    ~SampleRecorder();
+    SampleRecorder(SampleRecorder&&) noexcept;
+
+    // `state` after the event. Every event, in order.
+    void add(const ProcessState& state, const Event& event);
+    // In order of time.
+    std::vector<Balance> take();
+
+  private:
+    struct Work;
+    std::unique_ptr<Work> work_;
+};
+
+// Adds what other processes held at each balance's moment.
+void add_neighbours(const Trace& trace, std::vector<Balance>& balances);
+
+}  // namespace fragscope::analysis

@@ -1,0 +1,60 @@
+#include "tools/words_stack.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/words_terms.h"
+
+namespace fragscope::tools {
+
+using Tone = Page::Tone;
+
+void put_stack(Page& page, const report::CallStack& stack, int indent, std::size_t most) {
+    std::size_t number = 0;
+    if (!stack.origin().empty()) page.item("by", stack.origin() + " (runtime function)", indent);
+    const auto frames = static_cast<std::size_t>(stack.frames_size());
+    const std::size_t shown = std::min(frames, most);
+    for (std::size_t i = 0; i < shown; ++i)
+        page.item(fmt::format("#{}", number++), stack.frames(static_cast<int>(i)), indent);
+    std::string rest;
+    if (shown < frames) rest = fmt::format("and {} further out", counted(frames - shown, "frame"));
+    if (stack.cut()) rest += (rest.empty() ? "" : "; ") + std::string("there were more than were recorded");
+    if (stack.lost()) {
+        rest += (rest.empty() ? "" : "; ") +
+                std::string("then code whose caller could not be found: what lies further out is not known");
+    }
+    if (!rest.empty()) page.paragraph(upper_first(rest) + ".", indent, Tone::kQuiet);
+}
+
+void put_live_at_peaks(Page& page, const report::Report& report) {
+    constexpr std::size_t kFrames = 6;
+    for (const report::LiveAtPeak& live : report.live_at_peaks()) {
+        page.heading(fmt::format("Who held most when process {} held most", live.process()));
+        if (report.devices_size() > 1) page.paragraph("Device " + live.device() + ".", 2);
+        page.paragraph(fmt::format("Live {} after the start, as requested: {}.",
+                                   human_duration(live.time_ns()), quantity_words(live.all())),
+                       2);
+        int place = 0;
+        for (const report::CallSite& site : live.sites()) {
+            page.item(fmt::format("{}.", ++place),
+                      fmt::format("{} in {}, from:", quantity_words(site.bytes()),
+                                  counted(site.count(), "allocation")),
+                      2, Tone::kStrong);
+            put_stack(page, site.stack(), 5, kFrames);
+        }
+        if (live.other_sites() != 0) {
+            page.paragraph(fmt::format("In {}: {}.", counted(live.other_sites(), "further place"),
+                                       quantity_words(live.in_other_sites())),
+                           2);
+        }
+        if (is_known(live.without_stack()) && live.without_stack().high_bytes() != 0) {
+            page.paragraph(
+                fmt::format("Without a recorded call stack: {}{}.", quantity_words(live.without_stack()),
+                            live.without_stack_reason().empty() ? "" : "; " + live.without_stack_reason()),
+                2);
+        }
+    }
+}
+
+}  // namespace fragscope::tools
