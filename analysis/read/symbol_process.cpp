@@ -203,8 +203,8 @@ SymbolProcess::Answer SymbolProcess::places(const std::string& path, const std::
                                             std::uint64_t address) {
     // Longer paths than the kernel knows, or build-ids than the trace may hold, are none.
     if (path.size() >= PATH_MAX || build_id.size() > wire::kMaxBuildIdBytes || path.find('\0') != std::string::npos)
-        return {{}, "its path is none", true};
-    if (!begin()) return {{}, std::string("no process to read it in: ") + std::strerror(errno), false};
+        return {{}, "its path is none"};
+    if (!begin()) return {{}, std::string("no process to read it in: ") + std::strerror(errno)};
     Packer question;
     question.text(path, PATH_MAX);
     question.text(build_id, wire::kMaxBuildIdBytes);
@@ -225,7 +225,7 @@ SymbolProcess::Answer SymbolProcess::places(const std::string& path, const std::
             if (std::optional<Answer> out = unpack({message.data(), static_cast<std::size_t>(length)})) return *out;
     }
     end();
-    return {{}, ready == 0 ? "reading its debug information took too long" : "its debug information is damaged", true};
+    return {{}, ready == 0 ? "reading its debug information took too long" : "its debug information is damaged"};
 }
 
 }  // namespace fragscope::analysis

@@ -21,8 +21,7 @@ class SymbolProcess {
 
     struct Answer {
         std::vector<CodePlace> places;
-        std::string problem;   // why the file cannot be used; empty: it can
-        bool file_is_bad = false;  // it ended the process, or took too long: do not ask about it again
+        std::string problem;  // why the file cannot be used: do not ask about it again; empty: it can
     };
     Answer places(const std::string& path, const std::string& build_id, std::uint64_t address);
 

@@ -505,6 +505,26 @@ def recording_options(p):
 
 
 @check
+def call_stacks(p):
+    """dump names the runtime function that the program called, and with --stacks the lines of its source."""
+    p.env["LD_LIBRARY_PATH"] += f":{BUILD / 'tests' / 'simcuda' / 'runtime'}"
+    program = BUILD / "tests" / "programs" / "leak_shared"
+    p.run(program=[str(program)], options=["--stacks=all"])
+    events = [e for e in p.events("--stacks") if e["function"] == "cuMemAlloc_v2" and e.get("frames")]
+    assert events and {e.get("origin") for e in events} == {"cudaMalloc"}, events[:1]
+    for event in events:
+        own = [f for f in event["frames"] if f.get("file", "").endswith("leak.cu")]
+        assert own and all(f["form"] == "source" and f["line"] > 0 and f["function"] for f in own), event
+        assert any(f.get("function") == "main" for f in own), event
+    lines = p.dump("--stacks", "--function", "cuMemAlloc_v2").splitlines()
+    assert any("cudaMalloc \u2192 cuMemAlloc_v2" in line or "cudaMalloc -> cuMemAlloc_v2" in line for line in lines), lines
+    assert any("main (" in line and "leak.cu:" in line for line in lines), lines
+    p.trace.unlink()
+    p.run(program=[str(program)], options=["--stacks=off"])
+    assert not [e for e in p.events("--stacks") if e.get("frames")]
+
+
+@check
 def many_threads(p):
     """Threads give their places back, so that ten thousand one after the other do with the few hundred that there are."""
     expect(p.run("threads:10000", options=["--buffer", "8MiB"]), 0, "recorded 1 process", "nothing known to be lost")
