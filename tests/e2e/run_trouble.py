@@ -4,6 +4,7 @@ Usage: run_trouble.py BUILD_ROOT [CHECK …]     all checks, or those named
 """
 import ctypes
 import ctypes.util
+import fcntl
 import json
 import os
 import pathlib
@@ -250,6 +251,27 @@ def full_disk(p):
     assert any("not written" in line for line in head), head
     assert ["No space left on device" in w for w in p.warnings()] == [True], p.warnings()
     assert "No space left on device" in " ".join(p.tool("report", kept, status=3).split())
+
+
+@check
+def slow_disk(p):
+    """The trace goes into a pipe that nobody reads from: the program is not held up, and nothing is lost."""
+    os.mkfifo(p.trace)
+    reader = os.open(p.trace, os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+    running = p.start("alloc:10000", "churn:20000", "say:done", "wait", options=["--on-full=wait:2s", "--sample=off"])
+    assert running.stdout.readline() == b"done\n"
+    os.set_blocking(reader, True)
+    with open(reader, "rb") as pipe:
+        running.stdin.write(b"go on\n")
+        running.stdin.flush()
+        content = pipe.read()
+    _, said = running.communicate(timeout=TIMEOUT)
+    assert running.returncode == 0 and b"nothing known to be lost" in said, said
+    assert len(content) > 3 * 4096, len(content)
+    p.trace.unlink()
+    p.trace.write_bytes(content)
+    assert p.allocations() == 30000
 
 
 @check
