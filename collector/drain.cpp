@@ -85,6 +85,8 @@ std::size_t Drain::poll() {
     // Who is dead is found out before the rings are drained: then nothing of theirs can come later.
     find_processes(now.ns);
     const std::size_t taken = drain_rings(now.ns);
+    // Where many processes were found, that took a while: what was drained then is not of the future.
+    if (taken != 0) converter_.add(read_clock_pair(host_.clock()));
     for (std::uint32_t i = 0; i < processes_.size(); ++i) {
         Process& process = processes_[i];
         if (process.liveness == nullptr) continue;
@@ -105,7 +107,7 @@ void Drain::find_processes(std::uint64_t now_ns) {
         const wire::SlotState state = shared.state.load(std::memory_order_acquire);
         if (state != wire::SlotState::kLive && state != wire::SlotState::kReleased) continue;
         if (!by_slot_[slot]) {
-            if (processes_.size() < trace::kMaxProcesses) attach(slot, shared);
+            if (processes_.size() < trace::kMaxProcesses) attach(slot, shared, state);
             continue;
         }
         Process& process = processes_[*by_slot_[slot]];
@@ -118,12 +120,15 @@ void Drain::find_processes(std::uint64_t now_ns) {
     if (check_liveness) free_dead_threads();
 }
 
-void Drain::attach(std::uint32_t slot, const wire::ProcessSlot& shared) {
+void Drain::attach(std::uint32_t slot, const wire::ProcessSlot& shared, wire::SlotState state) {
     const std::int32_t pid = shared.pid;
     const std::uint64_t start_time = shared.start_time;
     const std::uint64_t pid_namespace = shared.pid_namespace;
+    // A process takes a new place when it becomes another program, and then gives the old one back. Which of two places
+    // is the older one, their numbers do not tell.
+    const bool replaced = state == wire::SlotState::kReleased;
     for (Process& other : processes_) {
-        if (other.liveness == nullptr || other.info.pid() != pid || other.info.start_time() != start_time ||
+        if (replaced || other.liveness == nullptr || other.info.pid() != pid || other.info.start_time() != start_time ||
             other.info.pid_namespace() != pid_namespace)
             continue;
         other.dead = other.replaced = true;  // the same process, with a new program in it
@@ -131,6 +136,7 @@ void Drain::attach(std::uint32_t slot, const wire::ProcessSlot& shared) {
     const auto index = static_cast<std::uint32_t>(processes_.size());
     Process& process = processes_.emplace_back();
     process.slot = slot;
+    process.dead = process.replaced = replaced;
     process.liveness = std::make_unique<Liveness>(pid, start_time, pid_namespace);
     process.merge = std::make_unique<SequenceMerge>();
     process.names = std::make_unique<NameTable>();
@@ -151,7 +157,7 @@ std::size_t Drain::drain_rings(std::uint64_t now_ns) {
         const wire::SlotState state = host_.ring(i).state.load(std::memory_order_acquire);
         if (state == wire::SlotState::kFree) continue;
         Ring& ring = rings_[i];
-        if (!ring.process && (ring.damaged || !bind(i))) continue;
+        if (!ring.process && (ring.damaged || !bind(i, state))) continue;
         Process& process = processes_[*ring.process];
         if (!ring.damaged && state != wire::SlotState::kClaimed) taken += drain_ring(ring, process, now_ns);
         if (state == wire::SlotState::kReleased || process.dead) free_ring(i);
@@ -160,9 +166,11 @@ std::size_t Drain::drain_rings(std::uint64_t now_ns) {
 }
 
 // Finds out whose ring it is. Its fields are read once: the owner may change them at any time.
-bool Drain::bind(std::uint32_t index) {
+bool Drain::bind(std::uint32_t index, wire::SlotState state) {
     const std::uint32_t slot = host_.ring(index).process;
     if (slot >= kProcessSlots || !by_slot_[slot]) return false;  // perhaps not filled in yet
+    // Not all is filled in yet: the thread may be that of its last owner. The dead have no more to say.
+    if (state == wire::SlotState::kClaimed && !processes_[*by_slot_[slot]].dead) return false;
     Ring& ring = rings_[index];
     ring.process = *by_slot_[slot];
     ring.thread = host_.ring(index).thread;
@@ -427,6 +435,7 @@ void Drain::finish() {
     last_liveness_ns_ = 0;
     find_processes(now.ns);
     drain_rings(now.ns);
+    converter_.add(read_clock_pair(host_.clock()));
     for (std::uint32_t i = 0; i < processes_.size(); ++i) {
         Process& process = processes_[i];
         if (process.liveness == nullptr) continue;

@@ -87,9 +87,9 @@ class Drain {
     };
 
     void find_processes(std::uint64_t now_ns);
-    void attach(std::uint32_t slot, const wire::ProcessSlot& seen);
+    void attach(std::uint32_t slot, const wire::ProcessSlot& seen, wire::SlotState state);
     std::size_t drain_rings(std::uint64_t now_ns);
-    bool bind(std::uint32_t ring);
+    bool bind(std::uint32_t ring, wire::SlotState state);
     std::size_t drain_ring(Ring& ring, Process& process, std::uint64_t now_ns);
     void take_text(const Text& text, const Ring& ring, Process& process);
     void take(const wire::Record& record, Ring& ring, Process& process, std::uint64_t now_ns);

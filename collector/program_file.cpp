@@ -97,4 +97,14 @@ ProgramFile examine_program(const std::string& program, const std::string& searc
     return result;
 }
 
+bool is_library(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return false;
+    Elf64_Ehdr header{};
+    const bool library = read_at(fd, &header, sizeof header, 0) && std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
+                         header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_type == ET_DYN;
+    ::close(fd);
+    return library;
+}
+
 }  // namespace fragscope::collector

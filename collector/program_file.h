@@ -17,4 +17,7 @@ struct ProgramFile {
 // Looks `program` up as execvp does, with `search_path` for PATH.
 ProgramFile examine_program(const std::string& program, const std::string& search_path);
 
+// Whether the loader could preload it into 64-bit programs: a file, readable, an ELF shared object of that class.
+bool is_library(const std::string& path);
+
 }  // namespace fragscope::collector

@@ -114,6 +114,10 @@ RecordOutcome record(const RecordOptions& options, const std::function<void(cons
     if (::access(options.shim.c_str(), R_OK) != 0)
         return refuse(kOwnTrouble, fmt::format("cannot find the recorder {}: {}; say where it is with --shim",
                                                options.shim, std::strerror(errno)));
+    if (!is_library(options.shim))
+        return refuse(kOwnTrouble,
+                      fmt::format("cannot use {} as the recorder: it is not a 64-bit shared library; say where it is with --shim",
+                                  options.shim));
     if (options.shim.find_first_of(": ") != std::string::npos)
         return refuse(kOwnTrouble,
                       fmt::format("the recorder's path {} holds a space or colon, at which the loader would "

@@ -189,6 +189,17 @@ void keep_driver_loaded() {
     dlopen(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
+// In the scope of a library that was opened with RTLD_LOCAL: itself and what it needs. Not seen is what only the library needs
+// that this one was opened for.
+void* look_up_beside(const link_map* library, const char* name) {
+    if (library == nullptr || std::strchr(library->l_name, '/') == nullptr) return nullptr;
+    void* handle = dlopen(library->l_name, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == nullptr) return nullptr;
+    void* found = libc_dlsym()(handle, name);
+    dlclose(handle);
+    return found;
+}
+
 void count(std::atomic<std::uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
 // dlsym(RTLD_NEXT, name) of somebody else. False: the jump gives the right answer.
@@ -201,8 +212,11 @@ bool answer_next(const char* name, const void* caller, void** result) {
         // called.
         if (find_driver() && others_stand_between() && !in_driver(next_of(name))) return false;
         // Behind us, past our exports: they would get the driver's own function.
+        if (!find_driver()) return false;
         void* after_us = look_up_after_us(name);
-        if (!find_driver() || !in_driver(after_us) || !comes_before(them, map_of(after_us))) return false;
+        // The order of loading is that of the search only for what was there from the start.
+        if (!in_driver(after_us) || !comes_before(them, map_of(after_us))) after_us = look_up_beside(them, name);
+        if (!in_driver(after_us)) return false;
         *result = answer(after_us, caller);
         return true;
     }
@@ -218,12 +232,17 @@ bool answer_next(const char* name, const void* caller, void** result) {
 }
 
 bool answer_handle(void* handle, const char* name, const void* caller, void** result) {
+    // Whose default scope is meant, the return address tells: besides the global one it has the caller's own, if that was
+    // opened with RTLD_LOCAL. Only what we export needs more than the jump.
+    if (handle == RTLD_DEFAULT && !is_row(name)) return false;
     void* found = real_dlsym()(handle, name);
     if (found != nullptr && is_wrapper(found)) {
         // Our export, found in the global scope: only as true as what would be found there without it.
         void* after_us = look_up_after_us(name);
         if (after_us == nullptr || is_missing(name)) found = after_us;
-    } else if (found != nullptr) {
+        if (found == nullptr && handle == RTLD_DEFAULT) found = look_up_beside(map_of(caller), name);
+    }
+    if (found != nullptr && !is_wrapper(found)) {
         found = answer(found, caller);
         if (driver_found() && is_wrapper(found)) keep_driver_loaded();
     }

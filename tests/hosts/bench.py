@@ -24,6 +24,9 @@ TIMEOUT = 60
 # The only changes to the environment of the program and its children.
 DOCUMENTED = ("LD_PRELOAD", "FRAGSCOPE_SESSION", "NVTX_INJECTION64_PATH", "FRAGSCOPE_NVTX_CHAIN")
 
+# All that the recorder can be asked for: more of its own calls, at more moments.
+EVERYTHING = ("--stacks", "all", "--sample", "every:1ms,bytes:1MiB", "--probe-on-oom", "--calls")
+
 # Operations of the ledger, and the events that say the same of a call that succeeded.
 BOOKS = {
     "linear_alloc": "linear_acquired",
@@ -241,12 +244,23 @@ class Bench:
             kind = BOOKS.get(line[3])
             if kind is not None:
                 driver[(int(line[1]) if by_process else 0, kind, int(line[4], 16), int(line[5]) if kind in WITH_BYTES else 0)] += 1
+        mapped = collections.defaultdict(dict)  # by process: address to bytes
         for event in self.events(status=status) if events is None else events:
             kind = event["kind"]
             if kind not in BOOKS.values() or event["result"] != 0 or "captured" in event["flags"]:
                 continue
-            place = payload(event, 2 if kind in BY_OBJECT else 0)
-            trace[(event["pid"] if by_process else 0, kind, place, payload(event, 1) if kind in WITH_BYTES else 0)] += 1
+            process = event["pid"] if by_process else 0
+            place, size = payload(event, 2 if kind in BY_OBJECT else 0), payload(event, 1)
+            places = [place]
+            if kind == "mapped":
+                mapped[process][place] = size
+            if kind == "unmapped":
+                # One call may take several mappings away; the driver's ledger has a line for each.
+                places = [p for p in mapped[process] if place <= p < place + size] or places
+                for gone in places:
+                    mapped[process].pop(gone, None)
+            for place in places:
+                trace[(process, kind, place, size if kind in WITH_BYTES else 0)] += 1
         missing, surplus = driver - trace, trace - driver
         self.that(not missing and not surplus, f"of {sum(driver.values())} changes in the driver's ledger",
                   *[f"  not in the trace: {each} {n}" for each, n in list(missing.items())[:20]],

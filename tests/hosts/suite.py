@@ -102,6 +102,7 @@ def print_table(results):
 
 
 def main():
+    reports.check_names(CHECKS)
     build, what, words = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2], sys.argv[3:]
     extra = True
     if what == "group":
@@ -117,7 +118,7 @@ def main():
         print_table(results)
         say_failures(results)
         print()
-        extra = reports.print_table({r["name"]: r for r in results})
+        extra = reports.print_table({r["name"]: r for r in results}, build)
     end = verdict(results)
     sys.exit(1 if end == "FAILED" or not extra else 77 if end == "skipped" else 0)
 

@@ -1,2 +1,3 @@
 """One module a subject; importing them registers their checks."""
-from groups import arguments, capture, clients, drivers, ends, families, unseen  # noqa: F401
+from groups import (arguments, capture, clients, collector, crowds, drivers, ends, families, memory,  # noqa: F401
+                    preloads, unseen)

@@ -1,4 +1,5 @@
 """Group 7: a capture is not disturbed. The simulated driver counts the calls that one forbids, whoever makes them."""
+from bench import EVERYTHING
 from registry import check
 
 
@@ -8,7 +9,7 @@ def unsafe(outcome):
 
 @check(7, "three modes, failures inside, other threads, a second context")
 def captures(b):
-    for options in ((), ("--no-touches",), ("--on-full", "drop")):
+    for options in ((), ("--no-touches",), EVERYTHING):
         plain, traced = b.both(b.host("capturing"), options=options)
         b.that(len(unsafe(plain)) > 10, plain.out)
         b.equal(unsafe(traced), unsafe(plain), "calls that a capture forbids")

@@ -73,6 +73,10 @@ def plugins(b):
     for plugin in ("libplugin.so", "libplugin_linked.so"):
         for modes in ("L", "G"):
             seen(b, b.host("plugged"), b.host(plugin), modes, "2", changes=2 * WORK)
+    for door in ("default", "next"):
+        b.variables["HOST_DOOR"] = door
+        for modes in ("L", "G"):
+            seen(b, b.host("plugged"), b.host("libplugin_linked.so"), modes, "2", changes=2 * WORK)
 
 
 @check(1, "Python by ctypes")

@@ -396,6 +396,32 @@ TEST_CASE("a process that executes another program is seen as two, one after the
     CHECK(trace.processes.at(0).ended_how() == "exec");
 }
 
+TEST_CASE("two programs of one process found in one round: the one that gave its place back was first") {
+    Recording recording;
+    // Somebody else's, until the second program takes it: the later one in the lower place, which is looked at first.
+    recording.host().process_slot(0).state.store(SlotState::kClaimed);
+    test::Producer before(recording.host());
+    wire::RingWriter old_ring = before.ring();
+    for (const std::uint64_t number : {1, 2, 3}) test::put(old_ring, test::record_of(number));
+    before.give_back(old_ring);
+    recording.host().process_slot(before.slot).state.store(SlotState::kReleased);
+    recording.host().process_slot(0).state.store(SlotState::kFree);
+    test::Producer after(recording.host());
+    CHECK(after.slot < before.slot);
+    wire::RingWriter new_ring = after.ring();
+    test::put(new_ring, test::record_of(1));
+    recording.drain->poll();
+    CHECK(recording.drain->processes_attached() == 1);
+    test::put(new_ring, test::record_of(2));
+    recording.drain->poll();
+    recording.drain->note_end(::getpid(), "exit 7");
+    const analysis::Trace trace = recording.end();
+    CHECK(numbers(trace, 0) == Numbers{1, 2});
+    CHECK(trace.processes.at(0).ended_how() == "exit 7");
+    CHECK(numbers(trace, 1) == Numbers{1, 2, 3});
+    CHECK(trace.processes.at(1).ended_how() == "exec");
+}
+
 TEST_CASE("a thread that ended without giving its ring back loses nothing and the ring") {
     Recording recording;
     test::Producer producer(recording.host());
@@ -407,6 +433,28 @@ TEST_CASE("a thread that ended without giving its ring back loses nothing and th
     test::put(kept, test::record_of(2));
     CHECK(recording.poll_until([&] { return orphaned.header()->state.load() == SlotState::kFree; }));
     CHECK(kept.header()->state.load() == SlotState::kLive);
+    CHECK(numbers(recording.end()) == Numbers{1, 2});
+}
+
+TEST_CASE("a ring that is being claimed is not yet that of its last thread") {
+    Recording recording;
+    test::Producer producer(recording.host());
+    std::int32_t gone = 0;
+    std::thread([&] { gone = static_cast<std::int32_t>(::syscall(SYS_gettid)); }).join();
+    wire::RingHeader& header = recording.host().ring(0);
+    header.state.store(SlotState::kClaimed);
+    header.process = producer.slot;
+    header.thread = gone;  // left by the one before
+    recording.drain->poll();
+    header.thread = static_cast<std::int32_t>(::syscall(SYS_gettid));
+    header.state.store(SlotState::kLive);
+    wire::RingWriter ring(&header, const_cast<wire::Record*>(recording.host().records(0)), recording.host().ring_records());
+    test::put(ring, test::record_of(1));
+    // Once a ring behind it was found to be without its thread, all before it were looked at.
+    wire::RingWriter orphaned = producer.ring(gone);
+    CHECK(recording.poll_until([&] { return orphaned.header()->state.load() == SlotState::kFree; }));
+    CHECK(header.state.load() == SlotState::kLive);
+    test::put(ring, test::record_of(2));
     CHECK(numbers(recording.end()) == Numbers{1, 2});
 }
 
