@@ -83,7 +83,9 @@ enum class Kind : std::uint8_t {
     kText = 41,
     // First write by a copy or memset to this extent: evidence of payload, sent once per growth, not once per copy.
     kTouched = 42,  //                            address          bytes             -              -
-    kCalled = 44,  // a call that is noted and says nothing of memory (cuInit, cuDeviceGetCount)
+    // A call that is noted and says nothing of memory: cuInit, cuDeviceGetCount, …; launches, copies, memsets and questions if
+    // they failed for want of memory, and all of them where the session wants all calls (SessionHeader::record_calls).
+    kCalled = 44,
     // Ends the kDeviceMemory/kPool… records after a failed call. Object: the sequence number of that call. Bytes: pools that
     // were not asked about, because more were met than the shim can keep; extra: failed calls since the last such end that
     // got no snapshot (they came too soon after another one). With Flag::kCaptured nothing was asked at all, as a stream
@@ -91,7 +93,7 @@ enum class Kind : std::uint8_t {
     kFailureSnapshotEnd = 43,
     // Arrays: opaque layouts without an address. Owned by a context and ended with it.
     kArrayCreated = 45,   // cuArrayCreate, cuMipmappedArrayCreate; `bytes` is what the descriptor's texels take over all
-                          // levels, a lower bound of what is charged
+                          // levels, a lower bound of what is charged; 0: not known of this format
                           //                    context          texel bytes       array          pack_array()
     kArrayReleased = 46,  // cuArrayDestroy…    -                -                 array          -
     // A second name for an array of somebody else, without bytes of its own: a mip level, a plane, external or graphics memory.
@@ -136,7 +138,7 @@ enum class Kind : std::uint8_t {
     kGlobalFound = 79,     // cuModuleGetGlobal, cuLibraryGetGlobal/Managed: address bytes module or library   1: managed
     kLimitSet = 80,        // cuCtxSetLimit     CUlimit          value             context        -
     kPeerAccessSet = 81,   // cuCtxEnablePeerAccess, …Disable…   1: on, 0: off   - context        peer context
-    kStreamCreated = 82,   //                   -                -                 stream         context
+    kStreamCreated = 82,   //                   -                -                 stream         context, 0: a green one's
     kStreamDestroyed = 83,  //                  -                -                 stream         -
     kGreenContextCreated = 84,    //            -                flags             green context  -
     kGreenContextDestroyed = 85,  //            -                -                 green context  -
@@ -195,7 +197,9 @@ enum Flag : std::uint16_t {
     kByShim = 1u << 0,           // the shim asked by itself, the program did not
     kCaptured = 1u << 1,         // the call was made inside a stream capture: a graph node, no memory
     kCaptureUnknown = 1u << 2,   // whether a capture was active could not be found out
-    kContinued = 1u << 3,        // further record of the same call (same sequence): e.g. one per access descriptor
+    // Further record of the same call (same sequence): e.g. one per access descriptor. At most 256 of a call about a list are
+    // sent, the rest is counted in lost_kinds; of one that failed, a single record that says nothing of what stood in the list.
+    kContinued = 1u << 3,
     kUnknownDevice = 1u << 4,    // `device` could not be found out
     kNoContext = 1u << 5,        // no context was current
     kPerThreadStream = 1u << 6,  // called through a _ptsz/_ptds variant: stream 0 is the thread's own

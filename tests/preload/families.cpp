@@ -162,6 +162,8 @@ void captured() {
     CUgraph graph = nullptr;
     cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
     cuMemAllocAsync(to<CUdeviceptr>(), 100, stream);
+    cuMemPrefetchAsync_v2(0x7000000, 4096, at_device(0), 0, stream);
+    cuGraphLaunch(as<CUgraphExec>(0xd4), stream);
     cuStreamEndCapture(stream, &graph);
     cuGraphLaunch(as<CUgraphExec>(0xd4), kStream);
 }

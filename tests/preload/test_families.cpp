@@ -240,12 +240,15 @@ TEST_CASE("graphs that allocate") {
     CHECK(sent.launches == 0);
 }
 
-TEST_CASE("a captured allocation makes launches of graphs worth telling") {
+TEST_CASE("a captured allocation makes launches of graphs worth telling, and what is captured is marked") {
     const Sent sent = run("captured", "");
     const auto launched = sent.of(Kind::kGraphLaunched);
-    REQUIRE(launched.size() == 1);
+    REQUIRE(launched.size() == 2);
     CHECK(launched[0].sequence > sent.of(Kind::kPoolAcquired).at(0).sequence);
-    CHECK(sent.launches == 2);
+    CHECK((launched[0].flags & wire::kCaptured) != 0);
+    CHECK((launched[1].flags & wire::kCaptured) == 0);
+    CHECK((sent.of(Kind::kAdvised).at(0).flags & wire::kCaptured) != 0);
+    CHECK(sent.launches == 3);
     CHECK(sent.of(Kind::kGraphAllocNode).empty());
 }
 
