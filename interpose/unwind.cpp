@@ -39,7 +39,7 @@ Rule rule_of(std::uint64_t packed) {
 }
 
 // One place in code. Both words are written without order between writers; a pair that does not belong
-// together does not match any place.
+// together does not match any place. Who finds a rule finds its module filled in.
 struct KeptRule {
     std::atomic<std::uint64_t> key;  // place ^ packed ^ key_of_epoch
     std::atomic<std::uint64_t> packed;
@@ -57,13 +57,13 @@ KeptRule& place_of(std::uintptr_t pc) {
 bool find_kept(std::uintptr_t pc, std::uint64_t& packed) {
     const KeptRule& kept = place_of(pc);
     packed = kept.packed.load(std::memory_order_relaxed);
-    return (kept.key.load(std::memory_order_relaxed) ^ packed ^ key_of_epoch()) == pc && pc != 0;
+    return (kept.key.load(std::memory_order_acquire) ^ packed ^ key_of_epoch()) == pc && pc != 0;
 }
 
 void keep(std::uintptr_t pc, std::uint64_t packed) {
     KeptRule& kept = place_of(pc);
     kept.packed.store(packed, std::memory_order_relaxed);
-    kept.key.store(pc ^ packed ^ key_of_epoch(), std::memory_order_relaxed);
+    kept.key.store(pc ^ packed ^ key_of_epoch(), std::memory_order_release);
 }
 
 std::uint64_t look_up_rule(std::uintptr_t pc) {
