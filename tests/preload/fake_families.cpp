@@ -4,6 +4,7 @@
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
+#include <bit>
 #include <cstring>
 
 #include "fake_driver.h"
@@ -15,7 +16,7 @@ CUresult give(const char* function, Handle* out, std::uintptr_t value) {
     const CUresult result = fake_outcome(function);
     if (out == nullptr) return result;
     const std::uintptr_t given = result == CUDA_SUCCESS ? value : 0xdead;
-    std::memcpy(out, &given, sizeof *out);
+    *out = std::bit_cast<Handle>(given);
     return result;
 }
 

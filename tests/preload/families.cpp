@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -20,7 +21,7 @@ bool nowhere = false, failing = false;
 
 template <typename Type>
 Type as(std::uintptr_t value) {
-    return reinterpret_cast<Type>(value);
+    return std::bit_cast<Type>(value);
 }
 
 // Where a call may store a result.

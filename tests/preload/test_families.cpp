@@ -112,30 +112,29 @@ std::uint64_t size_of_file(const std::string& path) {
 }  // namespace
 
 TEST_CASE("arrays") {
-    check("arrays",
-          {
-              {"cuArrayCreate_v2", Kind::kArrayCreated, kContext, 100 * 10 * 8, 0xa1, pack_array(0, 0), 0,
-               kObject},
-              {"cuArray3DCreate_v2", Kind::kArrayCreated, kContext, 64 * 32 * 6 * 4, 0xa2, pack_array(1, 0),
-               0, kObject},
-              // A format whose size the shim does not know.
-              {"cuArray3DCreate_v2", Kind::kArrayCreated, kContext, 0, 0xa2, pack_array(1, 0), 0, kObject},
-              {"cuArray3DCreate", Kind::kArrayCreated, kContext, 8 * 4 * 2 * 4, 0xa9, pack_array(2, 0), 0,
-               kObject},
-              // Levels of 16*8, 8*4, 4*2, 2*1 and 1*1 elements of two bytes.
-              {"cuMipmappedArrayCreate", Kind::kArrayCreated, kContext, 342, 0xa3, pack_array(0x40, 5), 0,
-               kObject},
-              {"cuMipmappedArrayGetLevel", Kind::kArrayAliased, 0xa3, 0, 0xa4, 0, kNoDevice, kObject},
-              {"cuArrayGetPlane", Kind::kArrayAliased, 0xa2, 0, 0xa5, 0, kNoDevice, kObject},
-              {"cuMemMapArrayAsync", Kind::kArrayMapped, 0xa2, 0, 0x77, kStream, kNoDevice, 0,
-               kAddress | kBytes | kObject},
-              {"cuMemMapArrayAsync", Kind::kArrayMapped, 0xa3, 65536, 0, kStream, kNoDevice, 0, 0,
-               wire::kContinued},
-              {"cuMemMapArrayAsync_ptsz", Kind::kArrayMapped, 0, 0, 0, 0, kNoDevice, 0, 0,
-               wire::kPerThreadStream},
-              {"cuArrayDestroy", Kind::kArrayReleased, 0, 0, 0xa1, 0},
-              {"cuMipmappedArrayDestroy", Kind::kArrayReleased, 0, 0, 0xa3, 0},
-          });
+    check(
+        "arrays",
+        {
+            // Width, height, layers and bytes of an element multiplied.
+            {"cuArrayCreate_v2", Kind::kArrayCreated, kContext, 8000, 0xa1, pack_array(0, 0), 0, kObject},
+            {"cuArray3DCreate_v2", Kind::kArrayCreated, kContext, 49152, 0xa2, pack_array(1, 0), 0, kObject},
+            // A format whose size the shim does not know.
+            {"cuArray3DCreate_v2", Kind::kArrayCreated, kContext, 0, 0xa2, pack_array(1, 0), 0, kObject},
+            {"cuArray3DCreate", Kind::kArrayCreated, kContext, 256, 0xa9, pack_array(2, 0), 0, kObject},
+            // Levels of 16*8, 8*4, 4*2, 2*1 and 1*1 elements of two bytes.
+            {"cuMipmappedArrayCreate", Kind::kArrayCreated, kContext, 342, 0xa3, pack_array(0x40, 5), 0,
+             kObject},
+            {"cuMipmappedArrayGetLevel", Kind::kArrayAliased, 0xa3, 0, 0xa4, 0, kNoDevice, kObject},
+            {"cuArrayGetPlane", Kind::kArrayAliased, 0xa2, 0, 0xa5, 0, kNoDevice, kObject},
+            {"cuMemMapArrayAsync", Kind::kArrayMapped, 0xa2, 0, 0x77, kStream, kNoDevice, 0,
+             kAddress | kBytes | kObject},
+            {"cuMemMapArrayAsync", Kind::kArrayMapped, 0xa3, 65536, 0, kStream, kNoDevice, 0, 0,
+             wire::kContinued},
+            {"cuMemMapArrayAsync_ptsz", Kind::kArrayMapped, 0, 0, 0, 0, kNoDevice, 0, 0,
+             wire::kPerThreadStream},
+            {"cuArrayDestroy", Kind::kArrayReleased, 0, 0, 0xa1, 0},
+            {"cuMipmappedArrayDestroy", Kind::kArrayReleased, 0, 0, 0xa3, 0},
+        });
 }
 
 TEST_CASE("memory shared between processes") {
