@@ -123,7 +123,8 @@ void ChunkWriter::end(trace::Chunk chunk) {
     sink_.finish();
 }
 
-void ChunkWriter::fill(std::uint32_t process, const std::vector<EventRow>& rows, std::uint64_t complete_below) {
+void ChunkWriter::fill(std::uint32_t process, const std::vector<EventRow>& rows,
+                       std::uint64_t complete_below) {
     const std::unordered_map<std::uint16_t, std::string>& names = functions_[process];
     trace::EventBatch& out = *events_chunk_.mutable_events();
     out.set_process(process);
@@ -138,7 +139,7 @@ void ChunkWriter::fill(std::uint32_t process, const std::vector<EventRow>& rows,
         if (functions.try_emplace(row.function, static_cast<std::uint32_t>(functions.size())).second) {
             const auto name = names.find(row.function);
             out.add_function_names(name != names.end() ? name->second
-                                                             : fmt::format("function {}", row.function));
+                                                       : fmt::format("function {}", row.function));
         }
         if (threads.try_emplace(row.thread, static_cast<std::uint32_t>(threads.size())).second)
             out.add_thread_ids(row.thread);

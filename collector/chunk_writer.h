@@ -1,5 +1,6 @@
-// Messages and rows to chunks in a sink: encodes, compresses, writes. Not for several threads at once; see TraceWriter,
-// whose thread this belongs to. Once the sink refuses a chunk only the last words are tried, from the sink's reserve.
+// Messages and rows to chunks in a sink: encodes, compresses, writes. Not for several threads at once; see
+// TraceWriter, whose thread this belongs to. Once the sink refuses a chunk only the last words are tried,
+// from the sink's reserve.
 #pragma once
 
 #include <cstddef>

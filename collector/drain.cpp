@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::uint64_t kLivenessNs = 2'000'000;
 constexpr std::uint32_t kThreadChecksARound = 4;
-// So many threads of a process are named in the trace, each by at most so many bytes (the kernel's names have 15).
+// So many threads of a process are named in the trace, each by at most so many bytes (the kernel's names have
+// 15).
 constexpr std::size_t kMaxThreadNames = 4096;
 constexpr std::size_t kMaxThreadNameBytes = 64;
 // Longer than any function's name; what is longer is a damaged program's rubbish.

@@ -26,8 +26,8 @@ constexpr std::array kPassedOn{SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR
 // Would end us where the write that causes it should merely fail.
 constexpr std::array kIgnored{SIGPIPE, SIGXFSZ};
 
-// NVTX loads the library that the first one names. The second one is the shim's: a library that gets the program's calls
-// after it.
+// NVTX loads the library that the first one names. The second one is the shim's: a library that gets the
+// program's calls after it.
 constexpr char kNvtxVariable[] = "NVTX_INJECTION64_PATH";
 constexpr char kNvtxChainVariable[] = "FRAGSCOPE_NVTX_CHAIN";
 

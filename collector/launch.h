@@ -1,5 +1,5 @@
-// Starts the program as if it had been started without us, apart from the environment variables that are named below,
-// and passes on what is for it. One program per process: signal handlers are the process's.
+// Starts the program as if it had been started without us, apart from the environment variables that are
+// named below, and passes on what is for it. One program per process: signal handlers are the process's.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,8 @@ void occupy_standard_descriptors();
 //   FRAGSCOPE_SESSION      the session's name
 //   NVTX_INJECTION64_PATH  the shim, with `nvtx`
 //   FRAGSCOPE_NVTX_CHAIN   what NVTX_INJECTION64_PATH was before, if anything
-// A session inside another one replaces it: the other one's shim and name are taken out, whichever folder it lies in.
+// A session inside another one replaces it: the other one's shim and name are taken out, whichever folder it
+// lies in.
 std::vector<std::string> traced_environment(const std::string& shim, const std::string& session, bool nvtx);
 
 struct Ended {

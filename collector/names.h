@@ -1,8 +1,10 @@
-// What records and call stacks of one process name by number: texts, loaded files, call stacks. Takes them from the
-// process's texts, whose bytes may be anything, and turns those that are new into what the trace holds of them.
+// What records and call stacks of one process name by number: texts, loaded files, call stacks. Takes them
+// from the process's texts, whose bytes may be anything, and turns those that are new into what the trace
+// holds of them.
 //
-// Remembers only which numbers were defined (a bit each, below 0.7 MiB a process): the first definition of a number
-// wins, a later one is passed over in silence. A process that stays within the limits in proto/chunk.h loses nothing.
+// Remembers only which numbers were defined (a bit each, below 0.7 MiB a process): the first definition of a
+// number wins, a later one is passed over in silence. A process that stays within the limits in proto/chunk.h
+// loses nothing.
 #pragma once
 
 #include <cstddef>

@@ -132,8 +132,9 @@ RecordOutcome record(const RecordOptions& options, const std::function<void(cons
 
     // The program's process is there before the file, whose name has its number; the program is not: where
     // the file cannot be, it never runs.
-    if (const int error = launcher.prepare(program.path, options.program,
-                                           traced_environment(options.shim, session.host->name(), options.nvtx));
+    if (const int error =
+            launcher.prepare(program.path, options.program,
+                             traced_environment(options.shim, session.host->name(), options.nvtx));
         error != 0)
         return refuse(kOwnTrouble, fmt::format("cannot make a process: {}", std::strerror(error)));
     const bool named = !options.output.empty();

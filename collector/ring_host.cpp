@@ -44,11 +44,12 @@ std::string in_mib(std::uint64_t bytes) {
     return fmt::format("{:.0f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
-// "/fragscope-<pid>-<start time>-<random>": the first two let a later collector see whether the owner is still there.
+// "/fragscope-<pid>-<start time>-<random>": the first two let a later collector see whether the owner is
+// still there.
 std::string new_name() {
     std::random_device random;
-    return fmt::format("/{}{}-{}-{:08x}{:08x}", kNamePrefix, ::getpid(), process_start_time(::getpid()), random(),
-                       random());
+    return fmt::format("/{}{}-{}-{:08x}{:08x}", kNamePrefix, ::getpid(), process_start_time(::getpid()),
+                       random(), random());
 }
 
 // Another process may have been given the number since.
@@ -141,8 +142,7 @@ void RingHost::lay_out(const SessionOptions& options) {
     header->sample_bytes = options.sample_bytes;
     header->collector_pid = ::getpid();
     header->collector_state.store(wire::CollectorState::kRunning, std::memory_order_release);
-    std::atomic_thread_fence(std::memory_order_release);
-    header->magic = wire::kMagic;
+    std::atomic_ref(header->magic).store(wire::kMagic, std::memory_order_release);
 }
 
 RingHost::~RingHost() {

@@ -11,15 +11,18 @@ namespace fragscope::collector {
 namespace {
 
 // Fewer than the format allows: what a full disk, a kill or a damaged byte costs is one batch. Batches as
-// large as the format allows make the file 4 % (random sizes) to 16 % (repeating iterations) smaller: see bench_trace.
+// large as the format allows make the file 4 % (random sizes) to 16 % (repeating iterations) smaller: see
+// bench_trace.
 constexpr std::size_t kRowsPerBatch = trace::kMaxEventsPerBatch / 4;
 // Rows of all processes together that gather; 80 bytes each.
 constexpr std::size_t kMaxRowsGathered = 4 * trace::kMaxEventsPerBatch;
-// So much of a process's names gathers before it is written; with one more, of a few KiB, it fits into a chunk.
+// So much of a process's names gathers before it is written; with one more, of a few KiB, it fits into a
+// chunk.
 constexpr std::size_t kMaxNamesBytes = 256 * 1024;
 constexpr std::size_t kMaxSpareRows = 8;
 
-// Only a damaged process says so much of itself that it does not fit; which process it is, and how it ended, is kept.
+// Only a damaged process says so much of itself that it does not fit; which process it is, and how it ended,
+// is kept.
 void cut_to_a_chunk(trace::Process& process) {
     constexpr std::size_t kRoom = trace::kMaxRawOtherBytes - 64;
     if (process.ByteSizeLong() <= kRoom) return;

@@ -1,10 +1,10 @@
-// Writes a trace: messages and events in, a file out. What comes in only gathers here; a thread of its own encodes,
-// compresses and writes it, so that who drains the rings never waits for the disk.
+// Writes a trace: messages and events in, a file out. What comes in only gathers here; a thread of its own
+// encodes, compresses and writes it, so that who drains the rings never waits for the disk.
 //
-// Everything reaches the file in the order in which it came, except that the events and the names of a process gather in
-// batches; names stand before the events that came after them. All functions are for one thread, the same for all calls.
-// Memory: what gathers and waits is bounded where the caller keeps to backlogged(). Once the sink refuses a chunk the
-// writer only counts.
+// Everything reaches the file in the order in which it came, except that the events and the names of a
+// process gather in batches; names stand before the events that came after them. All functions are for one
+// thread, the same for all calls. Memory: what gathers and waits is bounded where the caller keeps to
+// backlogged(). Once the sink refuses a chunk the writer only counts.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,8 @@ class TraceWriter {
     TraceWriter(const TraceWriter&) = delete;
     TraceWriter& operator=(const TraceWriter&) = delete;
 
-    // Writes the file header and the first chunk, at once. False: the sink refused, and nothing more may be called.
+    // Writes the file header and the first chunk, at once. False: the sink refused, and nothing more may be
+    // called.
     bool begin(const trace::Session& session);
     void process(const trace::Process& process);
     void loss(const trace::Loss& loss);
@@ -54,7 +55,8 @@ class TraceWriter {
     void forget(std::uint32_t process);
     // True: the disk does not keep up. Bring no more events for now.
     bool backlogged() const { return rows_waiting_.load(std::memory_order_relaxed) >= kMaxRowsWaiting; }
-    // Returns when everything that was handed over is written or refused. Until the next call the sink is at rest.
+    // Returns when everything that was handed over is written or refused. Until the next call the sink is at
+    // rest.
     void settle();
     // The last chunk; fills in what was counted (events, failures, events_not_written). Settles.
     void end(trace::SessionEnd end);

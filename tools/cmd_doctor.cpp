@@ -54,17 +54,19 @@ std::string in_words(const std::vector<Finding>& findings, const Style& style) {
                                                         [&](const Finding& f) { return f.state == state; }));
     };
     const std::uint64_t problems = count(FindingState::kProblem);
-    out += problems != 0 ? fmt::format("\nRecording will not work as it is: {}.\n", counted(problems, "problem"))
-                         : fmt::format("\nRecording will work; {}.\n", counted(count(FindingState::kNote), "note"));
+    out += problems != 0
+               ? fmt::format("\nRecording will not work as it is: {}.\n", counted(problems, "problem"))
+               : fmt::format("\nRecording will work; {}.\n", counted(count(FindingState::kNote), "note"));
     return out;
 }
 
 std::string in_json(const std::vector<Finding>& findings) {
     std::string out;
     for (const Finding& finding : findings)
-        out += fmt::format("{{\"state\":\"{}\",\"about\":{},\"says\":{},\"to_do\":{}}}\n", word_of(finding.state),
-                           quoted(finding.about), quoted(collector::to_utf8(finding.says)),
-                           quoted(collector::to_utf8(finding.to_do)));
+        out +=
+            fmt::format("{{\"state\":\"{}\",\"about\":{},\"says\":{},\"to_do\":{}}}\n",
+                        word_of(finding.state), quoted(finding.about),
+                        quoted(collector::to_utf8(finding.says)), quoted(collector::to_utf8(finding.to_do)));
     return out;
 }
 

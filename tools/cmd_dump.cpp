@@ -171,9 +171,10 @@ constexpr int kOriginColumn = 45;  // for "cudaMallocFromPoolAsync → cuMemAllo
 
 // One line of the listing; the header goes through it too.
 std::string columns(const std::array<std::string, 13>& cell, int function_column) {
-    std::string line = fmt::format(
-        "{:>11} {:>3} {:>7} {:>6}  {:<{}} {:<18} {:>14} {:>12} {:>14} {:>3}  {:<14} {:>8}", cell[0], cell[1],
-        cell[2], cell[3], cell[4], function_column, cell[5], cell[6], cell[7], cell[8], cell[9], cell[10], cell[11]);
+    std::string line =
+        fmt::format("{:>11} {:>3} {:>7} {:>6}  {:<{}} {:<18} {:>14} {:>12} {:>14} {:>3}  {:<14} {:>8}",
+                    cell[0], cell[1], cell[2], cell[3], cell[4], function_column, cell[5], cell[6], cell[7],
+                    cell[8], cell[9], cell[10], cell[11]);
     if (!cell[12].empty()) line += "  " + cell[12];
     return line;
 }
@@ -218,23 +219,25 @@ std::string text_event(const Trace& trace, const Event& event, const Style& styl
                                    : cell(names.object, plain.object, event.object.value);
     if (named(names.extra, plain.extra) && event.extra != 0) cell(names.extra, plain.extra, event.extra);
     const std::string origin = origin_of(trace, event);
-    const std::string function =
-        (origin.empty() ? "" : origin + (style.utf8 ? " \u2192 " : " -> ")) + trace.functions[event.function.value];
-    return columns({fmt::format("{:.6f}", seconds(trace, event)), std::to_string(event.process.value),
-                    std::to_string(event.thread), std::to_string(event.sequence.value),
-                    printable(function, style.utf8),
-                    std::string(analysis::kind_name(event.kind).id), address, bytes, object,
-                    event.device == analysis::kNoDevice ? "-" : std::to_string(event.device),
-                    short_result(event.result), human_duration(event.duration_ns),
-                    fmt::format("{}", fmt::join(further, " "))},
-                   function_column);
+    const std::string function = (origin.empty() ? "" : origin + (style.utf8 ? " \u2192 " : " -> ")) +
+                                 trace.functions[event.function.value];
+    return columns(
+        {fmt::format("{:.6f}", seconds(trace, event)), std::to_string(event.process.value),
+         std::to_string(event.thread), std::to_string(event.sequence.value), printable(function, style.utf8),
+         std::string(analysis::kind_name(event.kind).id), address, bytes, object,
+         event.device == analysis::kNoDevice ? "-" : std::to_string(event.device), short_result(event.result),
+         human_duration(event.duration_ns), fmt::format("{}", fmt::join(further, " "))},
+        function_column);
 }
 
-// "  #3 train (model.py:12)", "  #4 known::inner(int) [inlined] (known.cpp:31)", "  #5 malloc+0x24 (/lib/libc.so.6)".
+// "  #3 train (model.py:12)", "  #4 known::inner(int) [inlined] (known.cpp:31)", "  #5 malloc+0x24
+// (/lib/libc.so.6)".
 std::string text_frame(const analysis::FrameName& frame, std::size_t number) {
     using analysis::NameForm;
     std::string out = fmt::format("    #{:<2} {}", number, frame.function.empty() ? "?" : frame.function);
-    const std::string at = frame.file.empty() ? "" : frame.line == 0 ? frame.file : fmt::format("{}:{}", frame.file, frame.line);
+    const std::string at = frame.file.empty() ? ""
+                           : frame.line == 0  ? frame.file
+                                              : fmt::format("{}:{}", frame.file, frame.line);
     switch (frame.form) {
         case NameForm::kSource:
             if (frame.inlined) out += " [inlined]";
@@ -244,7 +247,8 @@ std::string text_frame(const analysis::FrameName& frame, std::size_t number) {
         case NameForm::kSymbol:
             return out + fmt::format("+{:#x} ({})", frame.into, frame.module);
         case NameForm::kModule:
-            return out + fmt::format(" ({}+{:#x}: {})", frame.module.empty() ? "?" : frame.module, frame.offset, frame.why);
+            return out + fmt::format(" ({}+{:#x}: {})", frame.module.empty() ? "?" : frame.module,
+                                     frame.offset, frame.why);
         case NameForm::kAddress:
             return out + fmt::format(" ({:#x}, in no file)", frame.offset);
     }
@@ -252,7 +256,8 @@ std::string text_frame(const analysis::FrameName& frame, std::size_t number) {
 }
 
 // The lines below an event.
-std::string text_stack(const Trace& trace, const Event& event, analysis::Symbolizer& symbolizer, const Style& style) {
+std::string text_stack(const Trace& trace, const Event& event, analysis::Symbolizer& symbolizer,
+                       const Style& style) {
     if (event.stack == 0) return "";
     const trace::Stack* stack = stack_of(trace, event);
     if (stack == nullptr) return "    call stack lost\n";
@@ -375,7 +380,8 @@ int cmd_dump(int argc, char** argv) {
         ->type_name("ADDRESS");
     app.add_option("--limit", limit, "at most so many events")->type_name("N");
     app.add_flag("--stacks", stacks,
-                 "print the call stacks too, with functions and lines as far as\nthe programs' files here still tell them");
+                 "print the call stacks too, with functions and lines as far as\nthe programs' files here "
+                 "still tell them");
     app.add_flag("--json", json, "one JSON object a line");
     app.add_flag("--env", environment, "print what is known of the session and its processes instead");
     if (const std::optional<int> status = parse(app, argc, argv)) return *status;

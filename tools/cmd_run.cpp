@@ -265,15 +265,16 @@ int cmd_run(int argc, char** argv) {
         return kWrongUsage;
     }
     if (!parse_sample(sample, options.session)) {
-        complain(fmt::format("--sample {}: expected off, every:TIME from 1ms on, bytes:SIZE, or both with a comma "
-                             "between, such as {}",
-                             sample, kDefaultSample));
+        complain(
+            fmt::format("--sample {}: expected off, every:TIME from 1ms on, bytes:SIZE, or both with a comma "
+                        "between, such as {}",
+                        sample, kDefaultSample));
         return kWrongUsage;
     }
     // CLI11 calls a flag without a value "true".
     if (probe_option->count() != 0 && !parse_probe(probe == "true" ? "" : probe, options.session)) {
-        complain(fmt::format("--probe-on-oom={}: expected TIME or TIME,SIZE, such as 200ms,64GiB, at most 10s",
-                             probe));
+        complain(fmt::format(
+            "--probe-on-oom={}: expected TIME or TIME,SIZE, such as 200ms,64GiB, at most 10s", probe));
         return kWrongUsage;
     }
     options.nvtx = !no_nvtx;

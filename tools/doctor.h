@@ -1,5 +1,6 @@
-// What `fragscope doctor` finds out before a recording: of the machine, and of the program that is to be recorded. Nothing
-// here uses the GPU, makes a CUDA context or loads a driver into this process; what has to be loaded is loaded by a child.
+// What `fragscope doctor` finds out before a recording: of the machine, and of the program that is to be
+// recorded. Nothing here uses the GPU, makes a CUDA context or loads a driver into this process; what has to
+// be loaded is loaded by a child.
 #pragma once
 
 #include <functional>

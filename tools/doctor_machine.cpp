@@ -1,4 +1,5 @@
-// The machine: whether the shim can be loaded, which driver is found, whether there is room, what stands in the way.
+// The machine: whether the shim can be loaded, which driver is found, whether there is room, what stands in
+// the way.
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -48,24 +49,29 @@ Finding examine_shim(const std::string& shim) {
         return Finding{FindingState::kProblem, "recorder", std::move(says), std::move(to_do)};
     };
     if (shim.empty() || ::access(shim.c_str(), R_OK) != 0)
-        return problem(fmt::format("The recorder {} cannot be read.", shim.empty() ? "libfragscope.so" : shim),
-                       "Build or install Fragscope whole, or say where it is with --shim.");
+        return problem(
+            fmt::format("The recorder {} cannot be read.", shim.empty() ? "libfragscope.so" : shim),
+            "Build or install Fragscope whole, or say where it is with --shim.");
     if (shim.find_first_of(": ") != std::string::npos)
-        return problem(fmt::format("The recorder's path {} holds a space or colon, at which the loader would cut it.", shim),
-                       "Copy it elsewhere and use --shim.");
+        return problem(
+            fmt::format("The recorder's path {} holds a space or colon, at which the loader would cut it.",
+                        shim),
+            "Copy it elsewhere and use --shim.");
     // Without a session it does nothing but be there.
     const std::optional<ChildOutput> loaded =
         output_of({"/bin/true"}, {"LD_PRELOAD=" + shim, "FRAGSCOPE_SESSION="});
     if (!loaded) return problem("A program with the recorder preloaded did not end in time.", "");
     if (loaded->status != 0 || loaded->text.find(shim) != std::string::npos)
-        return problem(fmt::format("The loader does not take the recorder {}: {}", shim, last_words(loaded->text)),
-                       "Build Fragscope on this system, or on one with the same or an older C library.");
+        return problem(
+            fmt::format("The loader does not take the recorder {}: {}", shim, last_words(loaded->text)),
+            "Build Fragscope on this system, or on one with the same or an older C library.");
     return {FindingState::kOk, "recorder", fmt::format("The recorder {} can be preloaded.", shim), ""};
 }
 
 // What a child that loads the library says of it: path, and what `more` finds. Empty: it is not there.
-std::string load_elsewhere(const std::vector<const char*>& names,
-                           const std::function<std::string(void*)>& more = [](void*) { return ""; }) {
+std::string load_elsewhere(
+    const std::vector<const char*>& names,
+    const std::function<std::string(void*)>& more = [](void*) { return ""; }) {
     const std::optional<ChildOutput> said = output_of_child([&]() -> std::string {
         for (const char* name : names) {
             void* library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -90,8 +96,10 @@ Finding examine_driver() {
         return fmt::format(", for CUDA {}.{}", version / 1000, version % 1000 / 10);
     });
     if (driver.empty())
-        return {FindingState::kProblem, "driver", "The CUDA driver library libcuda.so.1 is not found, or cannot be loaded.",
-                "Install the driver; in a container, start it with the NVIDIA container toolkit (--gpus). A program that "
+        return {FindingState::kProblem, "driver",
+                "The CUDA driver library libcuda.so.1 is not found, or cannot be loaded.",
+                "Install the driver; in a container, start it with the NVIDIA container toolkit (--gpus). A "
+                "program that "
                 "finds the driver in a folder of its own can still be recorded."};
     return {FindingState::kOk, "driver", fmt::format("The CUDA driver is {}.", driver), ""};
 }
@@ -99,7 +107,8 @@ Finding examine_driver() {
 Finding examine_shared_memory() {
     struct statvfs space {};
     if (::statvfs("/dev/shm", &space) != 0 || ::access("/dev/shm", W_OK) != 0)
-        return {FindingState::kProblem, "shared memory", fmt::format("/dev/shm cannot be used: {}.", std::strerror(errno)),
+        return {FindingState::kProblem, "shared memory",
+                fmt::format("/dev/shm cannot be used: {}.", std::strerror(errno)),
                 "Mount a tmpfs there that this user may write."};
     const std::uint64_t free = std::uint64_t{space.f_bavail} * space.f_frsize;
     if (free < collector::min_session_bytes())
@@ -109,7 +118,8 @@ Finding examine_shared_memory() {
                 "Free some there, or make it larger (in Docker: --shm-size)."};
     if (free < collector::kDefaultSessionBytes)
         return {FindingState::kNote, "shared memory",
-                fmt::format("/dev/shm has {} free, less than the usual buffer of {}: a smaller one is taken, and bursts may "
+                fmt::format("/dev/shm has {} free, less than the usual buffer of {}: a smaller one is taken, "
+                            "and bursts may "
                             "be lost.",
                             human_bytes(free), human_bytes(collector::kDefaultSessionBytes)),
                 "Make it larger (in Docker: --shm-size)."};
@@ -119,34 +129,41 @@ Finding examine_shared_memory() {
 void examine_limits(std::vector<Finding>& out) {
     struct rlimit limit {};
     if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-        out.push_back({FindingState::kNote, "address space limit",
-                       fmt::format("Address space is limited to {} (ulimit -v): CUDA reserves far more than it uses, and the "
-                                   "recorder maps its buffer too.",
-                                   human_bytes(limit.rlim_cur)),
-                       "Lift it with ulimit -v unlimited."});
+        out.push_back(
+            {FindingState::kNote, "address space limit",
+             fmt::format(
+                 "Address space is limited to {} (ulimit -v): CUDA reserves far more than it uses, and the "
+                 "recorder maps its buffer too.",
+                 human_bytes(limit.rlim_cur)),
+             "Lift it with ulimit -v unlimited."});
     if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
         const bool too_small = limit.rlim_cur < collector::min_session_bytes();
-        out.push_back({too_small ? FindingState::kProblem : FindingState::kNote, "file size limit",
-                       fmt::format("Files may not grow beyond {} (ulimit -f): {}.", human_bytes(limit.rlim_cur),
-                                   too_small ? "that is less than the shared memory that a recording needs"
-                                             : "the buffer and the trace file end there"),
-                       "Lift it with ulimit -f unlimited."});
+        out.push_back(
+            {too_small ? FindingState::kProblem : FindingState::kNote, "file size limit",
+             fmt::format("Files may not grow beyond {} (ulimit -f): {}.", human_bytes(limit.rlim_cur),
+                         too_small ? "that is less than the shared memory that a recording needs"
+                                   : "the buffer and the trace file end there"),
+             "Lift it with ulimit -f unlimited."});
     }
     if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 256)
-        out.push_back({FindingState::kNote, "open files limit",
-                       fmt::format("Only {} files may be open (ulimit -n): one is held for each process that is recorded; "
-                                   "beyond them the ends of processes are noticed later.",
-                                   limit.rlim_cur),
-                       "Raise it with ulimit -n 1024."});
+        out.push_back(
+            {FindingState::kNote, "open files limit",
+             fmt::format(
+                 "Only {} files may be open (ulimit -n): one is held for each process that is recorded; "
+                 "beyond them the ends of processes are noticed later.",
+                 limit.rlim_cur),
+             "Raise it with ulimit -n 1024."});
     const long pidfd = ::syscall(SYS_pidfd_open, ::getpid(), 0);
     if (pidfd >= 0)
         ::close(static_cast<int>(pidfd));
     else
-        out.push_back({FindingState::kNote, "processes",
-                       fmt::format("pidfd_open is refused here ({}): the ends of processes are noticed by their numbers "
-                                   "and start times instead.",
-                                   std::strerror(errno)),
-                       ""});
+        out.push_back(
+            {FindingState::kNote, "processes",
+             fmt::format(
+                 "pidfd_open is refused here ({}): the ends of processes are noticed by their numbers "
+                 "and start times instead.",
+                 std::strerror(errno)),
+             ""});
 }
 
 // The memory limit of the container or service that this runs in; 0: none seen.
@@ -182,24 +199,28 @@ std::uint64_t memory_limit() {
 void examine_container(std::vector<Finding>& out) {
     if (const std::uint64_t limit = memory_limit(); limit != 0) {
         const bool tight = limit < 8 * collector::kDefaultSessionBytes;
-        out.push_back({tight ? FindingState::kNote : FindingState::kOk, "memory limit",
-                       fmt::format("This runs under a memory limit of {} (cgroup), to which the buffer of {} counts.",
-                                   human_bytes(limit), human_bytes(collector::kDefaultSessionBytes)),
-                       tight ? "Use a smaller --buffer if the program needs nearly all of it." : ""});
+        out.push_back(
+            {tight ? FindingState::kNote : FindingState::kOk, "memory limit",
+             fmt::format("This runs under a memory limit of {} (cgroup), to which the buffer of {} counts.",
+                         human_bytes(limit), human_bytes(collector::kDefaultSessionBytes)),
+             tight ? "Use a smaller --buffer if the program needs nearly all of it." : ""});
     }
     const std::string yama = first_line(file_text("/proc/sys/kernel/yama/ptrace_scope"));
-    out.push_back({FindingState::kOk, "tracing rights",
-                   fmt::format("Recording uses no ptrace and no perf events: {} them.",
-                               yama.empty() || yama == "0" ? "it would not matter if this machine restricted"
-                                                            : "it does not matter that this machine restricts"),
-                   ""});
+    out.push_back(
+        {FindingState::kOk, "tracing rights",
+         fmt::format("Recording uses no ptrace and no perf events: {} them.",
+                     yama.empty() || yama == "0" ? "it would not matter if this machine restricted"
+                                                 : "it does not matter that this machine restricts"),
+         ""});
 }
 
 Finding examine_clock() {
     if (collector::best_clock() == wire::Clock::kTsc)
-        return {FindingState::kOk, "clock", "Call times are read from the processor's invariant time-stamp counter.", ""};
+        return {FindingState::kOk, "clock",
+                "Call times are read from the processor's invariant time-stamp counter.", ""};
     return {FindingState::kNote, "clock",
-            "The processor's time-stamp counter does not run evenly here, as the kernel says: times are asked of the kernel, "
+            "The processor's time-stamp counter does not run evenly here, as the kernel says: times are "
+            "asked of the kernel, "
             "which makes each recorded call some tens of nanoseconds slower.",
             ""};
 }
@@ -217,10 +238,12 @@ void examine_interposers(std::vector<Finding>& out) {
         if (!facts.is_elf && is_path)
             says += ", which is no library that can be read.";
         else if (facts.defines.empty())
-            says += is_path ? "; it exports neither dlsym nor functions of the driver." : "; what it exports was not looked at.";
+            says += is_path ? "; it exports neither dlsym nor functions of the driver."
+                            : "; what it exports was not looked at.";
         else
             says += fmt::format(
-                "; it exports {}{}: it stands between the program and the driver too. The recorder stands before it, and "
+                "; it exports {}{}: it stands between the program and the driver too. The recorder stands "
+                "before it, and "
                 "what it does to a call is recorded as the driver's doing.",
                 facts.defines.front(),
                 facts.defines.size() > 1 ? fmt::format(" and {} more such", facts.defines.size() - 1) : "");
@@ -228,19 +251,23 @@ void examine_interposers(std::vector<Finding>& out) {
                        facts.defines.empty() ? "" : "Record once without it where it can be left out."});
     }
     if (!variable("LD_AUDIT").empty())
-        out.push_back({FindingState::kNote, "other interposers",
-                       fmt::format("LD_AUDIT is set ({}): the loader asks those libraries about every binding.",
-                                   variable("LD_AUDIT")),
-                       ""});
+        out.push_back(
+            {FindingState::kNote, "other interposers",
+             fmt::format("LD_AUDIT is set ({}): the loader asks those libraries about every binding.",
+                         variable("LD_AUDIT")),
+             ""});
     if (!variable("NVTX_INJECTION64_PATH").empty())
-        out.push_back({FindingState::kNote, "NVTX",
-                       fmt::format("NVTX_INJECTION64_PATH is set ({}): the recorder takes its place and passes the program's "
-                                   "calls on to it.",
-                                   variable("NVTX_INJECTION64_PATH")),
-                       "Use --no-nvtx to leave it alone."});
+        out.push_back(
+            {FindingState::kNote, "NVTX",
+             fmt::format(
+                 "NVTX_INJECTION64_PATH is set ({}): the recorder takes its place and passes the program's "
+                 "calls on to it.",
+                 variable("NVTX_INJECTION64_PATH")),
+             "Use --no-nvtx to leave it alone."});
     if (!variable("FRAGSCOPE_SESSION").empty())
         out.push_back({FindingState::kNote, "other interposers",
-                       "This runs inside another recording: the inner one records the program, the outer one will not see it.",
+                       "This runs inside another recording: the inner one records the program, the outer one "
+                       "will not see it.",
                        ""});
 }
 

@@ -1,4 +1,5 @@
-// The program that is to be recorded: whether the loader will put the recorder into it, and how it comes to the driver.
+// The program that is to be recorded: whether the loader will put the recorder into it, and how it comes to
+// the driver.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -47,7 +48,8 @@ std::string file_name(const std::string& path) { return path.substr(path.find_la
 
 bool begins(const std::string& text, const char* with) { return text.rfind(with, 0) == 0; }
 
-// Which file the loader takes for each library that the program needs, as the loader itself says without running it.
+// Which file the loader takes for each library that the program needs, as the loader itself says without
+// running it.
 std::string where_loaded(const ElfFacts& facts, const std::string& path, const std::string& library) {
     // Only the system's own loader is asked: another one may be any program.
     if (!begins(facts.interpreter, "/lib") && !begins(facts.interpreter, "/usr/lib")) return "";
@@ -74,42 +76,49 @@ void examine_runtime(const ElfFacts& facts, const std::string& path, std::vector
         known = true;
         const std::string where = where_loaded(facts, path, shared);
         if (where == "not found")
-            out.push_back({FindingState::kProblem, "CUDA runtime",
-                           fmt::format("{} needs {}, which the loader does not find: it will not start.", path, shared),
-                           "Add the folder that holds it to LD_LIBRARY_PATH."});
+            out.push_back(
+                {FindingState::kProblem, "CUDA runtime",
+                 fmt::format("{} needs {}, which the loader does not find: it will not start.", path, shared),
+                 "Add the folder that holds it to LD_LIBRARY_PATH."});
         else
-            out.push_back({FindingState::kOk, "CUDA runtime",
-                           fmt::format("It uses the shared CUDA runtime {}{}: records will name its functions too.", shared,
-                                       where.empty() ? "" : " (" + where + ")"),
-                           ""});
+            out.push_back(
+                {FindingState::kOk, "CUDA runtime",
+                 fmt::format("It uses the shared CUDA runtime {}{}: records will name its functions too.",
+                             shared, where.empty() ? "" : " (" + where + ")"),
+                 ""});
     }
     if (facts.static_cudart) {
         known = true;
-        out.push_back({FindingState::kOk, "CUDA runtime",
-                       fmt::format("It carries the CUDA runtime in itself{}: its calls of the driver are recorded; which "
-                                   "runtime function led to one can only be seen in call stacks.",
-                                   facts.nvcc_release.empty() ? ""
-                                                              : fmt::format(" (compiled by nvcc {})", facts.nvcc_release)),
-                       ""});
+        out.push_back(
+            {FindingState::kOk, "CUDA runtime",
+             fmt::format(
+                 "It carries the CUDA runtime in itself{}: its calls of the driver are recorded; which "
+                 "runtime function led to one can only be seen in call stacks.",
+                 facts.nvcc_release.empty() ? "" : fmt::format(" (compiled by nvcc {})", facts.nvcc_release)),
+             ""});
     }
     if (!needs("libcuda.so").empty()) {
         known = true;
-        out.push_back({FindingState::kOk, "CUDA driver", "It is linked with the driver library directly.", ""});
+        out.push_back(
+            {FindingState::kOk, "CUDA driver", "It is linked with the driver library directly.", ""});
     }
     if (!known)
         out.push_back({FindingState::kNote, "CUDA runtime",
-                       "The program's own file shows no CUDA runtime: if it uses CUDA, a library does it that it loads, or a "
+                       "The program's own file shows no CUDA runtime: if it uses CUDA, a library does it "
+                       "that it loads, or a "
                        "process that it starts. Those are recorded as well.",
                        ""});
     const char* asan_options = std::getenv("ASAN_OPTIONS");
     const bool told = asan_options != nullptr &&
                       std::string(asan_options).find("verify_asan_link_order=0") != std::string::npos;
     if (!needs("libasan.so").empty() && !told)
-        out.push_back({FindingState::kProblem, "AddressSanitizer",
-                       "It is built with AddressSanitizer, which refuses to start behind a preloaded library.",
-                       "Set ASAN_OPTIONS=verify_asan_link_order=0 for the recording."});
+        out.push_back(
+            {FindingState::kProblem, "AddressSanitizer",
+             "It is built with AddressSanitizer, which refuses to start behind a preloaded library.",
+             "Set ASAN_OPTIONS=verify_asan_link_order=0 for the recording."});
     out.push_back({FindingState::kNote, "ways past the recorder",
-                   "Whether it opens libraries with RTLD_DEEPBIND or dlmopen cannot be known before it runs: memory that such "
+                   "Whether it opens libraries with RTLD_DEEPBIND or dlmopen cannot be known before it runs: "
+                   "memory that such "
                    "libraries take shows up as unattributed.",
                    ""});
 }
@@ -117,7 +126,8 @@ void examine_runtime(const ElfFacts& facts, const std::string& path, std::vector
 void examine_python(const std::string& path, std::vector<Finding>& out) {
     if (!begins(file_name(path), "python")) return;
     const std::optional<ChildOutput> said =
-        output_of({path, "-I", "-S", "-c", "import sys; print('%d.%d %d' % (*sys.version_info[:2], sys.hexversion >= 0x30b0000))"});
+        output_of({path, "-I", "-S", "-c",
+                   "import sys; print('%d.%d %d' % (*sys.version_info[:2], sys.hexversion >= 0x30b0000))"});
     if (!said || said->status != 0 || said->text.size() < 5) {
         out.push_back({FindingState::kNote, "Python", "This Python does not tell its version.", ""});
         return;
@@ -127,11 +137,13 @@ void examine_python(const std::string& path, std::vector<Finding>& out) {
         out.push_back({FindingState::kOk, "Python",
                        fmt::format("Python {}: call stacks hold its functions and lines.", version), ""});
     else
-        out.push_back({FindingState::kNote, "Python",
-                       fmt::format("Python {}: call stacks hold the interpreter's own functions only; from Python 3.11 on they "
-                                   "hold the program's functions and lines.",
-                                   version),
-                       ""});
+        out.push_back(
+            {FindingState::kNote, "Python",
+             fmt::format(
+                 "Python {}: call stacks hold the interpreter's own functions only; from Python 3.11 on they "
+                 "hold the program's functions and lines.",
+                 version),
+             ""});
 }
 
 }  // namespace
@@ -153,17 +165,23 @@ std::vector<Finding> examine_the_program(const std::vector<std::string>& program
         if (!words.empty() && depth < kMaxInterpreters) {
             name = words.front();
             if (file_name(name) == "env" && !word_behind_env(words).empty()) name = word_behind_env(words);
-            out.push_back({FindingState::kOk, "program", fmt::format("{} is a script, run by {}.", file.path, name), ""});
+            out.push_back({FindingState::kOk, "program",
+                           fmt::format("{} is a script, run by {}.", file.path, name), ""});
             continue;
         }
         const ElfFacts facts = read_elf_facts(file.path, {});
         if (!facts.is_elf) {
-            out.push_back({FindingState::kNote, "program",
-                           fmt::format("{} is neither a program nor a script with \"#!\": a shell will run it.", file.path), ""});
+            out.push_back(
+                {FindingState::kNote, "program",
+                 fmt::format("{} is neither a program nor a script with \"#!\": a shell will run it.",
+                             file.path),
+                 ""});
             return out;
         }
-        out.push_back({FindingState::kOk, "program",
-                       fmt::format("{} is a 64-bit program, and preloaded libraries are loaded into it.", file.path), ""});
+        out.push_back(
+            {FindingState::kOk, "program",
+             fmt::format("{} is a 64-bit program, and preloaded libraries are loaded into it.", file.path),
+             ""});
         examine_runtime(facts, file.path, out);
         examine_python(file.path, out);
         return out;

@@ -27,14 +27,16 @@ void read_symbols(Elf* elf, Elf_Scn* section, const GElf_Shdr& header, const std
                   ElfFacts& facts) {
     Elf_Data* data = elf_getdata(section, nullptr);
     if (data == nullptr || header.sh_entsize == 0) return;
-    const auto count = static_cast<int>(std::min<std::uint64_t>(header.sh_size / header.sh_entsize, 1u << 24));
+    const auto count =
+        static_cast<int>(std::min<std::uint64_t>(header.sh_size / header.sh_entsize, 1u << 24));
     for (int i = 0; i < count; ++i) {
         GElf_Sym symbol;
         if (gelf_getsym(data, i, &symbol) == nullptr || symbol.st_shndx == SHN_UNDEF) continue;
         const char* name = elf_strptr(elf, header.sh_link, symbol.st_name);
         if (name == nullptr) continue;
         for (const std::string& one : wanted)
-            if (matches(name, one) && std::find(facts.defines.begin(), facts.defines.end(), name) == facts.defines.end())
+            if (matches(name, one) &&
+                std::find(facts.defines.begin(), facts.defines.end(), name) == facts.defines.end())
                 facts.defines.emplace_back(name);
     }
 }
@@ -42,12 +44,14 @@ void read_symbols(Elf* elf, Elf_Scn* section, const GElf_Shdr& header, const std
 void read_needed(Elf* elf, Elf_Scn* section, const GElf_Shdr& header, ElfFacts& facts) {
     Elf_Data* data = elf_getdata(section, nullptr);
     if (data == nullptr || header.sh_entsize == 0) return;
-    const auto count = static_cast<int>(std::min<std::uint64_t>(header.sh_size / header.sh_entsize, 1u << 16));
+    const auto count =
+        static_cast<int>(std::min<std::uint64_t>(header.sh_size / header.sh_entsize, 1u << 16));
     for (int i = 0; i < count; ++i) {
         GElf_Dyn entry;
         if (gelf_getdyn(data, i, &entry) == nullptr) break;
         if (entry.d_tag != DT_NEEDED) continue;
-        if (const char* name = elf_strptr(elf, header.sh_link, entry.d_un.d_val)) facts.needed.emplace_back(name);
+        if (const char* name = elf_strptr(elf, header.sh_link, entry.d_un.d_val))
+            facts.needed.emplace_back(name);
     }
 }
 
@@ -85,7 +89,9 @@ ElfFacts read_elf_facts(const std::string& path, const std::vector<std::string>&
         if (elf_getphdrnum(elf, &segments) == 0)
             for (std::size_t i = 0; i < segments; ++i) {
                 GElf_Phdr segment;
-                if (gelf_getphdr(elf, static_cast<int>(i), &segment) == nullptr || segment.p_type != PT_INTERP) continue;
+                if (gelf_getphdr(elf, static_cast<int>(i), &segment) == nullptr ||
+                    segment.p_type != PT_INTERP)
+                    continue;
                 char text[512] = {};
                 if (::pread(fd, text, std::min<std::size_t>(segment.p_filesz, sizeof text - 1),
                             static_cast<off_t>(segment.p_offset)) > 0)

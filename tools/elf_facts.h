@@ -1,5 +1,6 @@
-// What an ELF file says of itself, as far as it decides whether and how a program can be recorded. Reads the file through
-// elfutils; for files that the user names, not for those that a trace names (see analysis/read/code_file.h).
+// What an ELF file says of itself, as far as it decides whether and how a program can be recorded. Reads the
+// file through elfutils; for files that the user names, not for those that a trace names (see
+// analysis/read/code_file.h).
 #pragma once
 
 #include <string>

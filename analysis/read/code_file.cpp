@@ -33,7 +33,8 @@ std::string text_or_empty(const char* text) { return text != nullptr ? text : ""
 
 std::string demangled(const char* name) {
     if (name == nullptr) return "";
-    if (std::strncmp(name, "_Z", 2) != 0 || ::strnlen(name, kMaxMangledBytes) == kMaxMangledBytes) return name;
+    if (std::strncmp(name, "_Z", 2) != 0 || ::strnlen(name, kMaxMangledBytes) == kMaxMangledBytes)
+        return name;
     int status = 0;
     const std::unique_ptr<char, Free> out(abi::__cxa_demangle(name, nullptr, nullptr, &status));
     return status == 0 && out != nullptr ? std::string(out.get()) : std::string(name);
@@ -150,9 +151,10 @@ CodeFile::~CodeFile() {
     if (dwfl_ != nullptr) dwfl_end(dwfl_);
 }
 
-int CodeFile::find_debug_file(Dwfl_Module*, void** self, const char*, Dwarf_Addr, const char* file, const char*,
-                              GElf_Word, char** found) {
-    if (file == nullptr || self == nullptr || *self == nullptr) return -1;  // of a separate debug file's own supplement
+int CodeFile::find_debug_file(Dwfl_Module*, void** self, const char*, Dwarf_Addr, const char* file,
+                              const char*, GElf_Word, char** found) {
+    if (file == nullptr || self == nullptr || *self == nullptr)
+        return -1;  // of a separate debug file's own supplement
     const auto& code = *static_cast<const CodeFile*>(*self);
     if (code.build_id_.size() < 2 || code.debug_folder_.empty()) return -1;
     const std::string id = build_id_in_hex(code.build_id_);
@@ -216,7 +218,8 @@ std::vector<CodePlace> CodeFile::by_dwarf(Dwarf_Addr address) const {
     const int found_count = dwarf_getscopes(unit, address - dwarf_bias, &found);
     const std::unique_ptr<Dwarf_Die, Free> found_owner(found);
     if (found_count <= 0) return {};
-    // Those scopes turn to where an inlined function was declared; its parents in the tree are where it was inlined.
+    // Those scopes turn to where an inlined function was declared; its parents in the tree are where it was
+    // inlined.
     Dwarf_Die* scopes = nullptr;
     const int count = dwarf_getscopes_die(&found[0], &scopes);
     const std::unique_ptr<Dwarf_Die, Free> owner(scopes);

@@ -1,8 +1,9 @@
-// Functions and lines of one file of code (an executable or a shared library), by its symbol tables and DWARF: its own or
-// those of a separate file that lies in a folder of debug files, by build-id. Nothing is ever asked of a network.
+// Functions and lines of one file of code (an executable or a shared library), by its symbol tables and
+// DWARF: its own or those of a separate file that lies in a folder of debug files, by build-id. Nothing is
+// ever asked of a network.
 //
-// The file is named by a trace and read by elfutils, which promises nothing for damaged files: this is for a process that
-// may crash or hang without harm, see symbol_process.h.
+// The file is named by a trace and read by elfutils, which promises nothing for damaged files: this is for a
+// process that may crash or hang without harm, see symbol_process.h.
 #pragma once
 
 #include <elfutils/libdwfl.h>
@@ -34,8 +35,8 @@ class CodeFile {
     CodeFile(const CodeFile&) = delete;
     CodeFile& operator=(const CodeFile&) = delete;
 
-    // Opens it. `build_id`: what it must have; empty: it is not compared. Empty: done, else why not, as in "… the file is
-    // gone".
+    // Opens it. `build_id`: what it must have; empty: it is not compared. Empty: done, else why not, as in "…
+    // the file is gone".
     std::string open(const std::string& path, const std::string& build_id);
     // Where the file's own `address` (without bias) lies: innermost first. Empty: nothing known.
     std::vector<CodePlace> places(std::uint64_t address) const;
@@ -53,8 +54,8 @@ class CodeFile {
     Dwarf_Addr bias_ = 0;  // of elfutils' own
 };
 
-// Opens a regular file of at most `max_bytes` for reading; never a device or anything in /proc or /sys, which opening alone
-// may disturb. -1: `why` says why not.
+// Opens a regular file of at most `max_bytes` for reading; never a device or anything in /proc or /sys, which
+// opening alone may disturb. -1: `why` says why not.
 int open_code_file(const std::string& path, std::uint64_t max_bytes, std::string& why);
 std::string build_id_in_hex(const std::string& build_id);
 

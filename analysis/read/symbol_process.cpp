@@ -134,7 +134,7 @@ std::optional<SymbolProcess::Answer> unpack(std::string_view message) {
 }
 
 void limit(__rlimit_resource resource, rlim_t value) {
-    const struct rlimit both {value, value};
+    const struct rlimit both { value, value };
     (void)::setrlimit(resource, &both);
 }
 
@@ -148,7 +148,8 @@ void limit(__rlimit_resource resource, rlim_t value) {
     limit(RLIMIT_AS, kMaxMemoryBytes);
 #endif
     ::unsetenv("DEBUGINFOD_URLS");  // elfutils would ask there
-    // The answer to a file that makes elfutils complain is silence: whose terminal this is has nothing to do with it.
+    // The answer to a file that makes elfutils complain is silence: whose terminal this is has nothing to do
+    // with it.
     if (socket > 3) (void)::syscall(SYS_close_range, 3u, static_cast<unsigned>(socket - 1), 0u);
     (void)::syscall(SYS_close_range, static_cast<unsigned>(socket + 1), UINT_MAX, 0u);
     std::map<std::string, std::pair<std::unique_ptr<CodeFile>, std::string>> files;
@@ -158,8 +159,8 @@ void limit(__rlimit_resource resource, rlim_t value) {
             const ssize_t length = ::recv(socket, question.data(), question.size(), 0);
             if (length < 0 && errno == EINTR) continue;
             if (length <= 0) break;
-            const std::string out =
-                answer(files, debug_folder, std::string_view(question.data(), static_cast<std::size_t>(length)));
+            const std::string out = answer(
+                files, debug_folder, std::string_view(question.data(), static_cast<std::size_t>(length)));
             if (::send(socket, out.data(), out.size(), MSG_NOSIGNAL) < 0) break;
         }
     } catch (const std::bad_alloc&) {
@@ -202,7 +203,8 @@ void SymbolProcess::end() {
 SymbolProcess::Answer SymbolProcess::places(const std::string& path, const std::string& build_id,
                                             std::uint64_t address) {
     // Longer paths than the kernel knows, or build-ids than the trace may hold, are none.
-    if (path.size() >= PATH_MAX || build_id.size() > wire::kMaxBuildIdBytes || path.find('\0') != std::string::npos)
+    if (path.size() >= PATH_MAX || build_id.size() > wire::kMaxBuildIdBytes ||
+        path.find('\0') != std::string::npos)
         return {{}, "its path is none"};
     if (!begin()) return {{}, std::string("no process to read it in: ") + std::strerror(errno)};
     Packer question;
@@ -222,10 +224,12 @@ SymbolProcess::Answer SymbolProcess::places(const std::string& path, const std::
         std::vector<char> message(kMaxMessageBytes);
         const ssize_t length = ::recv(socket_, message.data(), message.size(), 0);
         if (length > 0)
-            if (std::optional<Answer> out = unpack({message.data(), static_cast<std::size_t>(length)})) return *out;
+            if (std::optional<Answer> out = unpack({message.data(), static_cast<std::size_t>(length)}))
+                return *out;
     }
     end();
-    return {{}, ready == 0 ? "reading its debug information took too long" : "its debug information is damaged"};
+    return {{},
+            ready == 0 ? "reading its debug information took too long" : "its debug information is damaged"};
 }
 
 }  // namespace fragscope::analysis

@@ -1,5 +1,6 @@
-// A process of its own that looks addresses up in files of code. The files are named by a trace and may be anything; what
-// crashes, hangs or grows there ends that process and not this one. Single-threaded programs only (it forks).
+// A process of its own that looks addresses up in files of code. The files are named by a trace and may be
+// anything; what crashes, hangs or grows there ends that process and not this one. Single-threaded programs
+// only (it forks).
 #pragma once
 
 #include <sys/types.h>

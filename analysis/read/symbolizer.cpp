@@ -8,7 +8,8 @@ namespace fragscope::analysis {
 
 namespace {
 
-constexpr std::size_t kMaxRemembered = std::size_t{1} << 18;  // names of frames; beyond that all are forgotten
+constexpr std::size_t kMaxRemembered = std::size_t{1}
+                                       << 18;  // names of frames; beyond that all are forgotten
 
 FrameName python_frame(const ProcessNames& names, std::uint64_t frame) {
     FrameName name;
@@ -68,14 +69,15 @@ void Symbolizer::module_frame(const ProcessNames& names, std::uint64_t frame, st
     out.insert(out.end(), known->second.begin(), known->second.end());
 }
 
-std::vector<FrameName> Symbolizer::look_up(const trace::CodeModule& module, std::uint64_t offset, File& file) {
+std::vector<FrameName> Symbolizer::look_up(const trace::CodeModule& module, std::uint64_t offset,
+                                           File& file) {
     FrameName base;
     base.module = module.path();
     base.offset = offset;
     std::vector<CodePlace> places;
     if (file.problem.empty() && offset != 0) {
-        // The instruction of the call, which ends where the next one begins: a call that never returns may be the last
-        // of its function.
+        // The instruction of the call, which ends where the next one begins: a call that never returns may be
+        // the last of its function.
         SymbolProcess::Answer answer = process_.places(module.path(), module.build_id(), offset - 1);
         places = std::move(answer.places);
         if (!answer.problem.empty()) file.problem = answer.problem;

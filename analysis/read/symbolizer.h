@@ -1,5 +1,6 @@
-// Call stacks in words: what a trace holds of them (files, build-ids, addresses) to functions, source files and lines, from
-// the files of code as they lie on this machine now. A file that is not the one that was recorded is not used.
+// Call stacks in words: what a trace holds of them (files, build-ids, addresses) to functions, source files
+// and lines, from the files of code as they lie on this machine now. A file that is not the one that was
+// recorded is not used.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +23,11 @@ enum class NameForm {
 
 struct FrameName {
     NameForm form = NameForm::kModule;
-    std::string function;    // demangled; empty: not known
-    std::string file;        // of the source
-    std::uint32_t line = 0;  // 0: not known
-    bool inlined = false;    // the compiler put it into the function that follows
-    std::string module;      // path of the file of code, as the program saw it
+    std::string function;      // demangled; empty: not known
+    std::string file;          // of the source
+    std::uint32_t line = 0;    // 0: not known
+    bool inlined = false;      // the compiler put it into the function that follows
+    std::string module;        // path of the file of code, as the program saw it
     std::uint64_t offset = 0;  // of the instruction after the call, in the module's own addresses
     std::uint64_t into = 0;    // kSymbol: bytes from the symbol to it
     std::string why;           // kModule: why no more is known

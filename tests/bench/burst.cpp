@@ -1,4 +1,5 @@
-// As many recorded calls as a driver takes: THREADS threads that allocate and free without a pause. Prints calls a second.
+// As many recorded calls as a driver takes: THREADS threads that allocate and free without a pause. Prints
+// calls a second.
 //   burst THREADS PAIRS
 #include <cuda.h>
 #include <dlfcn.h>
@@ -39,7 +40,8 @@ int main(int argc, char** argv) {
             set_current(context);
             for (int i = 0; i < pairs; ++i) {
                 CUdeviceptr pointer = 0;
-                if (allocate(&pointer, 4096) != CUDA_SUCCESS || release(pointer) != CUDA_SUCCESS) std::exit(1);
+                if (allocate(&pointer, 4096) != CUDA_SUCCESS || release(pointer) != CUDA_SUCCESS)
+                    std::exit(1);
             }
         });
     for (std::thread& thread : working) thread.join();

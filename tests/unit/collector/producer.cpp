@@ -76,8 +76,8 @@ void put_text(wire::RingWriter& ring, wire::TextKind kind, std::uint16_t subject
     }
 }
 
-std::string module_text(std::uint64_t begin, std::uint64_t end, std::uint64_t bias, const std::string& build_id,
-                        const std::string& path) {
+std::string module_text(std::uint64_t begin, std::uint64_t end, std::uint64_t bias,
+                        const std::string& build_id, const std::string& path) {
     const wire::ModuleText payload{begin, end, bias, static_cast<std::uint32_t>(build_id.size()), 0};
     return std::string(reinterpret_cast<const char*>(&payload), sizeof payload) + build_id + path;
 }

@@ -28,8 +28,8 @@ void put(wire::RingWriter& ring, const wire::Record& record);
 void put_text(wire::RingWriter& ring, wire::TextKind kind, std::uint16_t subject, const std::string& text,
               std::uint32_t id = 0);
 // Payloads of the texts that name loaded files and call stacks.
-std::string module_text(std::uint64_t begin, std::uint64_t end, std::uint64_t bias, const std::string& build_id,
-                        const std::string& path);
+std::string module_text(std::uint64_t begin, std::uint64_t end, std::uint64_t bias,
+                        const std::string& build_id, const std::string& path);
 std::string stack_text(std::uint32_t origin, std::uint16_t flags, const std::vector<std::uint64_t>& frames);
 
 }  // namespace fragscope::test

@@ -1,5 +1,5 @@
-// Names, loaded files and call stacks, from texts to what the trace holds of them. Expected values: wire::ModuleText,
-// wire::StackText and the limits in proto/chunk.h.
+// Names, loaded files and call stacks, from texts to what the trace holds of them. Expected values:
+// wire::ModuleText, wire::StackText and the limits in proto/chunk.h.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -30,7 +30,8 @@ TEST_CASE("a text, a loaded file and a call stack become what the trace holds of
     Table table;
     CHECK(table.take(TextKind::kString, 3, "caf\xc3\xa9 \xff") == Took::kNew);
     CHECK(table.take(TextKind::kModule, 9,
-                     test::module_text(0x1000, 0x9000, 0x800, std::string("\0\x01\xff", 3), "/lib/a.so")) == Took::kNew);
+                     test::module_text(0x1000, 0x9000, 0x800, std::string("\0\x01\xff", 3), "/lib/a.so")) ==
+          Took::kNew);
     const std::vector<std::uint64_t> frames{wire::module_frame(9, 0x123), wire::address_frame(0x7fff0000),
                                             wire::python_frame(3, 42)};
     CHECK(table.take(TextKind::kStack, 1, test::stack_text(3, wire::kStackCut, frames)) == Took::kNew);
@@ -89,7 +90,8 @@ TEST_CASE("payloads whose sizes do not agree are refused, and leave their number
     std::string module = test::module_text(1, 2, 0, std::string(wire::kMaxBuildIdBytes, 'b'), "");
     CHECK(table.take(TextKind::kModule, 1, module.substr(0, sizeof(wire::ModuleText) - 1)) == Took::kRefused);
     CHECK(table.take(TextKind::kModule, 1, module.substr(0, module.size() - 1)) == Took::kRefused);
-    CHECK(table.take(TextKind::kModule, 1, test::module_text(1, 2, 0, std::string(65, 'b'), "/x")) == Took::kRefused);
+    CHECK(table.take(TextKind::kModule, 1, test::module_text(1, 2, 0, std::string(65, 'b'), "/x")) ==
+          Took::kRefused);
     CHECK(table.take(TextKind::kModule, 1, test::module_text(2, 1, 0, "", "/x")) == Took::kRefused);
     CHECK(table.take(TextKind::kModule, 1, module) == Took::kNew);
     const std::vector<std::uint64_t> frames(wire::kMaxFrames, wire::address_frame(1));
@@ -98,9 +100,11 @@ TEST_CASE("payloads whose sizes do not agree are refused, and leave their number
     CHECK(table.take(TextKind::kStack, 1, stack + "x") == Took::kRefused);
     CHECK(table.take(TextKind::kStack, 1, stack.substr(8)) == Took::kRefused);
     CHECK(table.take(TextKind::kStack, 1, test::stack_text(0, 4, {})) == Took::kRefused);
-    CHECK(table.take(TextKind::kStack, 1, test::stack_text(0, 0, {std::uint64_t{3} << 62})) == Took::kRefused);
+    CHECK(table.take(TextKind::kStack, 1, test::stack_text(0, 0, {std::uint64_t{3} << 62})) ==
+          Took::kRefused);
     CHECK(table.take(TextKind::kStack, 1,
-                     test::stack_text(0, 0, std::vector<std::uint64_t>(wire::kMaxFrames + 1))) == Took::kRefused);
+                     test::stack_text(0, 0, std::vector<std::uint64_t>(wire::kMaxFrames + 1))) ==
+          Took::kRefused);
     CHECK(table.take(TextKind::kStack, 1, stack) == Took::kNew);
     CHECK(table.take(TextKind::kFunctionName, 1, "x") == Took::kRefused);
     CHECK(table.names.stacks_size() == 1);
@@ -117,7 +121,8 @@ TEST_CASE("rubbish: what comes out is within the limits and can be written") {
             std::memcpy(text.data(), &payload, sizeof payload);
             text.resize(text.size() / 8 * 8);
         }
-        table.take(static_cast<TextKind>(8 + random() % 3), static_cast<std::uint32_t>(random() >> (random() % 64)), text);
+        table.take(static_cast<TextKind>(8 + random() % 3),
+                   static_cast<std::uint32_t>(random() >> (random() % 64)), text);
     }
     CHECK(table.names.stacks_size() > 0);
     CHECK(table.names.texts_size() > 0);

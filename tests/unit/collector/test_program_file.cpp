@@ -80,7 +80,8 @@ TEST_CASE("the program's environment: the shim first, everything else as it was"
     ::setenv("NVTX_INJECTION64_PATH", "/other/shim.so", 1);
     ::setenv("FRAGSCOPE_NVTX_CHAIN", "/tool.so", 1);
     ::setenv("UNRELATED", "kept", 1);
-    const std::vector<std::string> environment = collector::traced_environment("/new/shim.so", "/fresh", true);
+    const std::vector<std::string> environment =
+        collector::traced_environment("/new/shim.so", "/fresh", true);
     ::unsetenv("LD_PRELOAD");
     ::unsetenv("NVTX_INJECTION64_PATH");
     ::unsetenv("FRAGSCOPE_NVTX_CHAIN");

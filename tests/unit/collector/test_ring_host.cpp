@@ -129,16 +129,17 @@ TEST_CASE("whether a collector is gone is told by its number, its start time and
         return fd;
     };
     const std::string own = "fragscope-" + std::to_string(::getpid()) + "-";
-    ::close(make(own + std::to_string(start) + "-0123"));    // this process, which may be just making it
+    ::close(make(own + std::to_string(start) + "-0123"));      // this process, which may be just making it
     ::close(make(own + std::to_string(start - 1) + "-0123"));  // an earlier process of this number
-    ::close(make("fragscope-99999999-5-0123"));              // no process has such a number
-    ::close(make("fragscope-sim-99999999-5"));               // somebody else's
+    ::close(make("fragscope-99999999-5-0123"));                // no process has such a number
+    ::close(make("fragscope-sim-99999999-5"));                 // somebody else's
     ::close(make("fragscope-99999999"));
     const int locked = make("fragscope-99999998-5-0123");  // of another PID namespace, and alive
     REQUIRE(::flock(locked, LOCK_EX | LOCK_NB) == 0);
     CHECK(collector::remove_stale_sessions(folder) == 2);
     std::set<std::string> left;
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) left.insert(entry.path().filename());
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+        left.insert(entry.path().filename());
     CHECK(left == std::set<std::string>{own + std::to_string(start) + "-0123", "fragscope-sim-99999999-5",
                                         "fragscope-99999999", "fragscope-99999998-5-0123"});
     ::close(locked);

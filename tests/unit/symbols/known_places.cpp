@@ -1,6 +1,6 @@
-// A program that says where it is: for some calls in it, the address behind the call (less what the loader moved the
-// program by), the functions around it and their lines, as the compiler knew them. The test of the symbolizer holds its
-// answers against this.
+// A program that says where it is: for some calls in it, the address behind the call (less what the loader
+// moved the program by), the functions around it and their lines, as the compiler knew them. The test of the
+// symbolizer holds its answers against this.
 #include <link.h>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The symbolizer against a program that says where its calls are (known_places.cpp), whole, stripped, changed, gone and
-// damaged. Expected lines come from the compiler's __LINE__ in it.
+// The symbolizer against a program that says where its calls are (known_places.cpp), whole, stripped,
+// changed, gone and damaged. Expected lines come from the compiler's __LINE__ in it.
 #include <doctest/doctest.h>
 #include <elf.h>
 #include <fmt/format.h>
@@ -48,7 +48,8 @@ std::vector<Known> what_it_says() {
     while (std::fgets(line, sizeof line, out) != nullptr) {
         Known one;
         std::istringstream words(line);
-        words >> std::hex >> one.behind >> std::dec >> one.function >> one.line >> one.around >> one.line_around;
+        words >> std::hex >> one.behind >> std::dec >> one.function >> one.line >> one.around >>
+            one.line_around;
         known.push_back(one);
     }
     ::pclose(out);
@@ -71,11 +72,13 @@ std::string build_id_of(const std::string& bytes) {
     std::memcpy(&header, bytes.data(), sizeof header);
     for (int i = 0; i < header.e_shnum; ++i) {
         Elf64_Shdr section;
-        std::memcpy(&section, bytes.data() + header.e_shoff + static_cast<std::size_t>(i) * sizeof section, sizeof section);
+        std::memcpy(&section, bytes.data() + header.e_shoff + static_cast<std::size_t>(i) * sizeof section,
+                    sizeof section);
         if (section.sh_type != SHT_NOTE) continue;
         Elf64_Nhdr note;
         std::memcpy(&note, bytes.data() + section.sh_offset, sizeof note);
-        if (note.n_type == NT_GNU_BUILD_ID) return bytes.substr(section.sh_offset + sizeof note + 4, note.n_descsz);
+        if (note.n_type == NT_GNU_BUILD_ID)
+            return bytes.substr(section.sh_offset + sizeof note + 4, note.n_descsz);
     }
     return "";
 }
@@ -153,8 +156,9 @@ TEST_CASE("a stack with frames of every form") {
     names.texts[7] = "train\n/home/me/train.py";
     names.texts[8] = "<module>";
     const std::vector<FrameName> frames = symbolizer.frames(
-        names, stack_of({wire::python_frame(7, 12), wire::python_frame(8, 0), wire::python_frame(9, 1),
-                         wire::address_frame(0x7000), wire::module_frame(1, 0x40), wire::module_frame(2, 0x50)}));
+        names,
+        stack_of({wire::python_frame(7, 12), wire::python_frame(8, 0), wire::python_frame(9, 1),
+                  wire::address_frame(0x7000), wire::module_frame(1, 0x40), wire::module_frame(2, 0x50)}));
     REQUIRE(frames.size() == 6);
     CHECK(frames[0].form == NameForm::kPython);
     CHECK(frames[0].function == "train");
@@ -177,9 +181,10 @@ TEST_CASE("without debug information: the nearest symbol; with a separate file o
     const std::vector<Known> known = what_it_says();
     const std::string id = build_id_of(content(place.copy));
     const std::string hex = analysis::build_id_in_hex(id);
-    place.shell(fmt::format("mkdir -p debug/.build-id/{0} && objcopy --only-keep-debug program debug/.build-id/{0}/{1}.debug"
-                            " && strip --strip-debug program",
-                            hex.substr(0, 2), hex.substr(2)));
+    place.shell(fmt::format(
+        "mkdir -p debug/.build-id/{0} && objcopy --only-keep-debug program debug/.build-id/{0}/{1}.debug"
+        " && strip --strip-debug program",
+        hex.substr(0, 2), hex.substr(2)));
     {
         Symbolizer symbolizer("");
         const std::vector<FrameName> frames = at(symbolizer, place.copy, id, known[0].behind);
@@ -259,7 +264,9 @@ TEST_CASE("damaged files: always an answer, and the next file is read as if noth
         } else {
             // In the headers, in the section table at the end, or anywhere.
             for (int i = 0; i < 40; ++i) {
-                const std::size_t where = round % 3 == 1 ? random() % 512 : bad.size() - 1 - random() % (i % 2 == 0 ? 4096 : bad.size());
+                const std::size_t where = round % 3 == 1
+                                              ? random() % 512
+                                              : bad.size() - 1 - random() % (i % 2 == 0 ? 4096 : bad.size());
                 bad[where] = static_cast<char>(random());
             }
         }

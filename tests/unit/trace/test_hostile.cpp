@@ -101,16 +101,20 @@ TEST_CASE("names that cannot be") {
         return problem_of_file(test::HandMade().session().chunk(bad));
     };
     CHECK(problem([](auto&) {}) == "the file ends, expected more events or the end of the session");
-    CHECK(problem([](auto& n) { n.mutable_texts(0)->set_id(0); }) == "text 0, expected a new one from 1 to 1048575");
+    CHECK(problem([](auto& n) { n.mutable_texts(0)->set_id(0); }) ==
+          "text 0, expected a new one from 1 to 1048575");
     CHECK(problem([](auto& n) { n.mutable_texts(0)->set_id(1u << 20); }) ==
           "text 1048576, expected a new one from 1 to 1048575");
-    CHECK(problem([](auto& n) { n.add_texts()->set_id(1); }) == "text 1, expected a new one from 1 to 1048575");
+    CHECK(problem([](auto& n) { n.add_texts()->set_id(1); }) ==
+          "text 1, expected a new one from 1 to 1048575");
     CHECK(problem([](auto& n) { n.mutable_modules(0)->set_id(65536); }) ==
           "loaded file 65536, expected a new one from 1 to 65535");
-    CHECK(problem([](auto& n) { n.add_modules()->set_id(1); }) == "loaded file 1, expected a new one from 1 to 65535");
+    CHECK(problem([](auto& n) { n.add_modules()->set_id(1); }) ==
+          "loaded file 1, expected a new one from 1 to 65535");
     CHECK(problem([](auto& n) { n.mutable_stacks(0)->set_id(1u << 22); }) ==
           "call stack 4194304, expected a new one from 1 to 4194303");
-    CHECK(problem([](auto& n) { n.add_stacks()->set_id(1); }) == "call stack 1, expected a new one from 1 to 4194303");
+    CHECK(problem([](auto& n) { n.add_stacks()->set_id(1); }) ==
+          "call stack 1, expected a new one from 1 to 4194303");
     CHECK(problem([](auto& n) {
               for (int i = 0; i < 129; ++i) n.mutable_stacks(0)->add_frames(1);
           }) == "a call stack of 129 frames, expected at most 128");
