@@ -49,6 +49,10 @@ class Call {
         return *this;
     }
 
+    // After the event of a call that failed, if it did so for want of memory: what the driver says of the devices and the
+    // pools. A call that has no record gets one.
+    void explain_failure();
+
     void initialized();
     void called();
     // A call that says nothing of memory: noted where the session wants all calls, or if it failed for want
@@ -197,12 +201,10 @@ class Call {
     void at_location(const CUmemLocation& location);
     void at_ordinal(CUdevice device);
     void noted();
-    // Fills in `device`, the context and the flags that say what is not known; sends a first look at a new
-    // context.
+    // Fills in `device`, the context and the flags that say what is not known.
     Place place();
     Place place_of_stream(CUstream stream);
     std::uint64_t pool_of_device(std::uint8_t device);
-    void first_look();
     void number_now();
     void at_device(std::uint8_t device);
     void mark_capture(CUstream stream);
@@ -219,10 +221,6 @@ class Call {
                          std::uint64_t extra);
     void record_inline(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t object,
                        std::uint64_t extra);
-    // After a record of a call that failed for want of memory: what the driver says of the device and the
-    // pools.
-    void explain_failure();
-
     HookId id_;
     CUresult result_;
     std::uint64_t sequence_;
@@ -234,10 +232,8 @@ class Call {
     std::uint32_t stack_ = 0;
 };
 
-// The shim's own question after cuMemGetInfo_v2 of the current context; sends nothing while a capture is
-// running.
-void sample_device_memory(Place place, std::uint16_t flags, HookId function);
-// What the driver says of memory after call number `sequence` failed: device, then pools, then the end mark.
+// What the driver says of memory after call number `sequence` failed: devices, then pools, then the end mark, then probes if
+// the session wants them.
 void failure_snapshot(HookId function, std::uint64_t sequence);
 
 }  // namespace fragscope::interpose

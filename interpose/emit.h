@@ -40,6 +40,8 @@ struct ThreadState {
     std::uint64_t gave_up_at = kNever;  // where the reader stood when waiting for it was given up
     std::uint8_t context_device = wire::kDeviceUnknown;
     bool straight = false;  // see go_straight()
+    bool capture_counted = false;       // the capture that this thread begins is among captures_running
+    std::uint64_t unsampled_bytes = 0;  // acquired by this thread; kFirstLook: a context is new; see sample.h
 
     bool inside() const { return gate == kBusy || gate == kNested; }
 };

@@ -1,4 +1,5 @@
 // What a row of hooks.def can say: each turns the arguments and results of one call into records.
+#include "interpose/ask.h"
 #include "interpose/call.h"
 #include "interpose/doors.h"
 #include "interpose/driver.h"
@@ -37,7 +38,9 @@ void Call::record_slowly(Kind kind, std::uint64_t address, std::uint64_t bytes, 
 
 void Call::initialized() {
     record(Kind::kCalled, 0, 0, 0, 0);
-    if (succeeded() && !environment_sent.exchange(true)) announce_environment();
+    if (!succeeded()) return;
+    if (!environment_sent.exchange(true)) announce_environment();
+    if (attached()) sample_at_exit();
 }
 
 void Call::called() { record(Kind::kCalled, 0, 0, 0, 0); }
@@ -52,7 +55,7 @@ void Call::noted() {
     if (call.start_ == 0) call.start_ = now();
     call.sequence_ = next_sequence();
     call.record(Kind::kCalled, 0, 0, 0, 0);
-    call.explain_failure();
+    if (!succeeded()) sequence_ = call.sequence_;
 }
 
 void Call::looked_up(void** function) {
@@ -69,7 +72,6 @@ void Call::acquired_at(Kind kind, std::uint64_t address, std::size_t bytes, unsi
     const Place at = place();
     if (succeeded()) renew(address, bytes);
     record(kind, address, bytes, at.context, flags);
-    explain_failure();
 }
 
 void Call::released_at(Kind kind, std::uint64_t address) { unplaced_inline(kind, address, 0, 0, 0); }
@@ -81,7 +83,6 @@ void Call::pitch_acquired(const CUdeviceptr* out, const std::size_t* pitch, std:
     const std::uint64_t granted = succeeded() && pitch != nullptr ? *pitch * height : 0;
     if (succeeded()) renew(address, granted);
     record(Kind::kPitchAcquired, address, width * height, at.context, granted);
-    explain_failure();
 }
 
 // ----------------------------------------------------------------------------------------- virtual memory
@@ -90,7 +91,6 @@ void Call::pitch_acquired(const CUdeviceptr* out, const std::size_t* pitch, std:
 void Call::reserved(const CUdeviceptr* out, std::size_t bytes, std::size_t alignment, CUdeviceptr wanted) {
     at_device(wire::kDeviceUnknown);
     record(Kind::kReserved, succeeded() && out != nullptr ? *out : 0, bytes, alignment, wanted);
-    explain_failure();
 }
 
 void Call::range_released(Kind kind, CUdeviceptr address, std::size_t bytes) {
@@ -105,7 +105,6 @@ void Call::mapped(CUdeviceptr address, std::size_t bytes, std::size_t offset,
                   CUmemGenericAllocationHandle handle) {
     if (succeeded()) renew(address, bytes);
     unplaced_inline(Kind::kMapped, address, bytes, handle, offset);
-    explain_failure();
 }
 
 void Call::handle_created(const CUmemGenericAllocationHandle* out, std::size_t bytes,
@@ -120,7 +119,6 @@ void Call::handle_created(const CUmemGenericAllocationHandle* out, std::size_t b
     }
     at_device(device);
     record(Kind::kHandleCreated, 0, bytes, succeeded() && out != nullptr ? *out : 0, where);
-    explain_failure();
 }
 
 void Call::handle_retained(const CUmemGenericAllocationHandle* out, const void* address) {
@@ -131,7 +129,6 @@ void Call::handle_retained(const CUmemGenericAllocationHandle* out, const void* 
 void Call::handle_imported(const CUmemGenericAllocationHandle* out, CUmemAllocationHandleType type) {
     at_device(wire::kDeviceUnknown);
     record(Kind::kHandleImported, 0, 0, succeeded() && out != nullptr ? *out : 0, type);
-    explain_failure();
 }
 
 void Call::access_set(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* descriptors,
@@ -152,7 +149,6 @@ void Call::access_set(CUdeviceptr address, std::size_t bytes, const CUmemAccessD
         at_device(wire::kDeviceUnknown);
         record(Kind::kAccessSet, address, bytes, 0, 0);
     }
-    explain_failure();
 }
 
 // ---------------------------------------------------------------------------------------------
@@ -210,7 +206,6 @@ void Call::pool_acquired(const CUdeviceptr* out, std::size_t bytes, CUmemoryPool
     if (succeeded()) renew(address, bytes);
     if (succeeded() && (flags_ & wire::kCaptured) != 0) graphs_allocate.store(true, std::memory_order_relaxed);
     record(Kind::kPoolAcquired, address, bytes, source, bits(stream));
-    explain_failure();
 }
 
 void Call::pool_released(CUdeviceptr address, CUstream stream) {
@@ -238,7 +233,6 @@ void Call::pool_created(const CUmemoryPool* out, const CUmemPoolProps* propertie
         set_pool_maximum(pool, most);
     }
     record(Kind::kPoolCreated, 0, most, pool, where);
-    explain_failure();
 }
 
 void Call::pool_event(Kind kind, CUmemoryPool pool, std::size_t bytes) {
@@ -295,12 +289,13 @@ void Call::context_created(const CUcontext* out, unsigned flags, CUdevice device
                                                            : wire::kDeviceUnknown);
     const std::uint64_t context = succeeded() && out != nullptr ? bits(*out) : 0;
     record(Kind::kContextCreated, 0, flags, context, 0);
-    explain_failure();
-    if (context != 0) first_look();
+    if (context == 0) return;
+    know_context(device_, context, false);
+    here();
 }
 
 void Call::context_attached(const CUcontext* out) {
-    first_look();
+    here();
     if (succeeded() && out != nullptr) interpose::context_attached(bits(*out));
     called();
 }
@@ -315,24 +310,22 @@ void Call::context_detached(CUcontext context) {
 
 void Call::context_destroyed(CUcontext context) {
     at_device(device_of(bits(context)));
-    if (succeeded()) context_ended(bits(context));
+    if (succeeded()) {
+        context_ended(bits(context));
+        lose_context(bits(context));
+    }
     record(Kind::kContextDestroyed, 0, 0, bits(context), 0);
 }
 
 void Call::context_current(CUcontext context) {
-    if (succeeded() && context != nullptr && thread_state.context != bits(context)) first_look();
-}
-
-void Call::first_look() {
-    const Place at = here();
-    if (at.fresh) sample_device_memory(at, wire::kByShim, id_);
+    if (succeeded() && context != nullptr && thread_state.context != bits(context)) here();
 }
 
 void Call::primary_retained(const CUcontext* out, CUdevice device) {
     at_device(device >= 0 && device < wire::kDeviceUnknown ? static_cast<std::uint8_t>(device)
                                                            : wire::kDeviceUnknown);
     record(Kind::kPrimaryRetained, 0, 0, succeeded() && out != nullptr ? bits(*out) : 0, 0);
-    explain_failure();
+    if (succeeded() && out != nullptr) know_context(device_, bits(*out), true);
 }
 
 void Call::primary_event(Kind kind, CUdevice device) {
@@ -373,8 +366,11 @@ void Call::context_synchronized(CUcontext context) {
     record(Kind::kSynchronized, 0, 0, 0, bits(context));
 }
 
+// It was counted before it began, if the process was attached then.
 void Call::capture_begun() {
-    if (succeeded()) captures_running.fetch_add(1, std::memory_order_relaxed);
+    const bool counted = thread_state.capture_counted;
+    thread_state.capture_counted = false;
+    if (counted != succeeded()) captures_running.fetch_add(counted ? -1 : 1);
 }
 
 // A capture that was invalidated ends with an error, and yet ends.
@@ -397,7 +393,9 @@ Place Call::place() {
 }
 
 void Call::explain_failure() {
-    if (result_ == CUDA_ERROR_OUT_OF_MEMORY) failure_snapshot(id_, sequence_);
+    if (result_ != CUDA_ERROR_OUT_OF_MEMORY || !attach()) return;
+    if (sequence_ == 0) noted();
+    failure_snapshot(id_, sequence_);
 }
 
 void Call::opaque_write() {
@@ -406,7 +404,7 @@ void Call::opaque_write() {
 }
 
 void Call::launched() {
-    if (succeeded() && attach()) session.slot->launches.fetch_add(1, std::memory_order_relaxed);
+    if (succeeded() && attach()) launched_now(id_);
     asked();
 }
 

@@ -23,7 +23,6 @@ void Call::advised(CUdeviceptr address, std::size_t bytes, CUmemLocation locatio
                    unsigned value) {
     at_location(location);
     record(Kind::kAdvised, address, bytes, packed(location), wire::pack_advice(what, value));
-    explain_failure();
 }
 
 void Call::advised(CUdeviceptr address, std::size_t bytes, CUmemLocation location, Advice what,
@@ -49,7 +48,6 @@ void Call::advised_each(Advice what, const Extents& extents, CUstream stream) {
                     wire::pack_advice(what, 0));
     }
     if (told == 0) unplaced_inline(Kind::kAdvised, 0, 0, 0, wire::pack_advice(what, 0));
-    explain_failure();
 }
 
 }  // namespace fragscope::interpose

@@ -91,7 +91,6 @@ void Call::array_created_at(std::uint64_t array, const CUDA_ARRAY3D_DESCRIPTOR& 
     const Place at = place();
     record(Kind::kArrayCreated, at.context, texel_bytes(wanted, levels == 0 ? 1 : levels), array,
            wire::pack_array(wanted.Flags, levels));
-    explain_failure();
 }
 
 void Call::array_created(const CUarray* out, const CUDA_ARRAY_DESCRIPTOR_v1* wanted) {
@@ -142,7 +141,6 @@ void Call::array_mapped(const CUarrayMapInfo* parts, unsigned count, CUstream st
                     maps ? part.memHandle.memHandle : 0, number_of(stream));
     }
     if (told == 0) record(Kind::kArrayMapped, 0, 0, 0, number_of(stream));
-    explain_failure();
 }
 
 }  // namespace fragscope::interpose

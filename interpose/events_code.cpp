@@ -90,7 +90,6 @@ void Call::code_loaded(bool library, std::uint64_t object, std::uint64_t bytes) 
     const Place at = place();
     // A library belongs to no context: its code is loaded in those that use it.
     record(Kind::kModuleLoaded, library ? 1 : 0, bytes, object, library ? 0 : at.context);
-    explain_failure();
 }
 
 void Call::module_loaded(const CUmodule* out, const void* image) {
@@ -122,7 +121,6 @@ void Call::global_found_at(std::uint64_t address, const std::size_t* bytes, cons
     place();
     const std::uint64_t size = succeeded() && bytes != nullptr ? *bytes : 0;
     record(Kind::kGlobalFound, address, size, number_of(object), managed ? 1 : 0);
-    explain_failure();
 }
 
 // ----------------------------------------------------------------- limits, streams, contexts
@@ -130,31 +128,26 @@ void Call::global_found_at(std::uint64_t address, const std::size_t* bytes, cons
 void Call::limit_set(CUlimit limit, std::size_t value) {
     const Place at = place();
     record(Kind::kLimitSet, static_cast<std::uint64_t>(limit), value, at.context, 0);
-    explain_failure();
 }
 
 void Call::stream_created(const CUstream* out) {
     const Place at = place();
     record(Kind::kStreamCreated, 0, 0, succeeded() && out != nullptr ? number_of(*out) : 0, at.context);
-    explain_failure();
 }
 
 // Of a green context's device, which need not be the current one.
 void Call::green_stream_created(const CUstream* out) {
     unplaced_inline(Kind::kStreamCreated, 0, 0, succeeded() && out != nullptr ? number_of(*out) : 0, 0);
-    explain_failure();
 }
 
 void Call::green_context_created(const CUgreenCtx* out, CUdevice device, unsigned flags) {
     at_ordinal(device);
     record(Kind::kGreenContextCreated, 0, flags, succeeded() && out != nullptr ? number_of(*out) : 0, 0);
-    explain_failure();
 }
 
 void Call::checkpoint(unsigned step, int process) {
     unplaced_inline(Kind::kCheckpoint, step, 0,
                     static_cast<std::uint64_t>(static_cast<std::int64_t>(process)), 0);
-    explain_failure();
 }
 
 }  // namespace fragscope::interpose

@@ -12,7 +12,6 @@ void Call::graph_allocation_at(std::uint64_t node, CUgraph graph, const CUmemLoc
     }
     at_location(location);
     record(Kind::kGraphAllocNode, succeeded() ? address : 0, bytes, number_of(graph), node);
-    explain_failure();
 }
 
 void Call::graph_allocation(const CUgraphNode* out, CUgraph graph, const CUDA_MEM_ALLOC_NODE_PARAMS* wanted) {
@@ -45,7 +44,6 @@ void Call::graph_instantiated(const CUgraphExec* out, CUgraph graph, unsigned lo
     place();
     record(Kind::kGraphInstantiated, 0, flags, succeeded() && out != nullptr ? number_of(*out) : 0,
            number_of(graph));
-    explain_failure();
 }
 
 // A graph that allocates may be given its memory ahead of its launch.
@@ -54,7 +52,6 @@ void Call::graph_uploaded() {
     place();
     sequence_ = next_sequence();
     record(Kind::kCalled, 0, 0, 0, 0);
-    explain_failure();
 }
 
 void Call::graph_launched(CUgraphExec executable, CUstream stream) {
@@ -65,7 +62,6 @@ void Call::graph_launched(CUgraphExec executable, CUstream stream) {
     mark_capture(stream);
     sequence_ = next_sequence();
     record(Kind::kGraphLaunched, 0, 0, number_of(executable), number_of(stream));
-    explain_failure();
 }
 
 void Call::graph_memory_trimmed(CUdevice device) {

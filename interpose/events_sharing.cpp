@@ -23,7 +23,6 @@ void Call::ipc_exported(const CUipcMemHandle* out, CUdeviceptr address) {
 void Call::ipc_opened(const CUdeviceptr* out, const CUipcMemHandle& handle) {
     const Place at = place();
     record(Kind::kIpcOpened, succeeded() && out != nullptr ? *out : 0, 0, at.context, identity(handle));
-    explain_failure();
 }
 
 void Call::range_exported(CUdeviceptr address, std::size_t bytes, CUmemRangeHandleType type) {
@@ -38,7 +37,6 @@ void Call::pool_imported(const CUmemoryPool* out, CUmemAllocationHandleType type
     const std::uint64_t pool = succeeded() && out != nullptr ? number_of(*out) : 0;
     remember_pool(pool);
     unplaced_inline(Kind::kPoolImported, 0, 0, pool, type);
-    explain_failure();
 }
 
 void Call::pool_pointer_exported(const CUmemPoolPtrExportData* out, CUdeviceptr address) {
@@ -50,7 +48,6 @@ void Call::pool_pointer_imported(const CUdeviceptr* out, CUmemoryPool pool,
                                  const CUmemPoolPtrExportData* shared) {
     unplaced_inline(Kind::kPoolPointerImported, succeeded() && out != nullptr ? *out : 0, 0, number_of(pool),
                     succeeded() && shared != nullptr ? identity(*shared) : 0);
-    explain_failure();
 }
 
 // ----------------------------------------------------------- of other programming interfaces
@@ -60,7 +57,6 @@ void Call::external_imported(const CUexternalMemory* out, const CUDA_EXTERNAL_ME
     record(Kind::kExternalImported, 0, wanted != nullptr ? wanted->size : 0,
            succeeded() && out != nullptr ? number_of(*out) : 0,
            wanted != nullptr ? static_cast<std::uint64_t>(wanted->type) : 0);
-    explain_failure();
 }
 
 void Call::external_mapped(const CUdeviceptr* out, CUexternalMemory external,
@@ -71,7 +67,6 @@ void Call::external_mapped(const CUdeviceptr* out, CUexternalMemory external,
     if (succeeded()) renew(address, bytes);
     record(Kind::kExternalMapped, address, bytes, number_of(external),
            wanted != nullptr ? wanted->offset : 0);
-    explain_failure();
 }
 
 void Call::graphics_mapped(Kind kind, unsigned count, const CUgraphicsResource* resources, CUstream stream) {
@@ -80,7 +75,6 @@ void Call::graphics_mapped(Kind kind, unsigned count, const CUgraphicsResource* 
     for (std::size_t i = 0; i < told; ++i)
         record_part(i, kind, 0, 0, number_of(resources[i]), number_of(stream));
     if (told == 0) record(kind, 0, 0, 0, number_of(stream));
-    explain_failure();
 }
 
 void Call::graphics_pointer(const CUdeviceptr* out, const std::size_t* bytes, CUgraphicsResource resource) {
@@ -104,7 +98,6 @@ void Call::pool_access_set(CUmemoryPool pool, const CUmemAccessDesc* descriptors
                     wire::pack_location(static_cast<std::uint32_t>(location.type), location.id, 0));
     }
     if (told == 0) unplaced_inline(Kind::kPoolAccessSet, 0, 0, number_of(pool), 0);
-    explain_failure();
 }
 
 void Call::multicast_created(const CUmemGenericAllocationHandle* out, const CUmulticastObjectProp* wanted) {
@@ -112,19 +105,16 @@ void Call::multicast_created(const CUmemGenericAllocationHandle* out, const CUmu
     const CUmulticastObjectProp& properties = wanted != nullptr ? *wanted : none;
     unplaced_inline(Kind::kMulticastCreated, properties.numDevices, properties.size,
                     succeeded() && out != nullptr ? *out : 0, properties.handleTypes);
-    explain_failure();
 }
 
 void Call::multicast_device_added(CUmemGenericAllocationHandle handle, CUdevice device) {
     at_ordinal(device);
     record(Kind::kMulticastDeviceAdded, 0, 0, handle, 0);
-    explain_failure();
 }
 
 void Call::multicast_bound(CUmemGenericAllocationHandle handle, std::size_t offset, std::size_t bytes,
                            std::uint64_t source) {
     unplaced_inline(Kind::kMulticastBound, offset, bytes, handle, source);
-    explain_failure();
 }
 
 void Call::multicast_unbound(CUmemGenericAllocationHandle handle, CUdevice device, std::size_t offset,
@@ -136,7 +126,6 @@ void Call::multicast_unbound(CUmemGenericAllocationHandle handle, CUdevice devic
 void Call::peer_access_set(bool on, CUcontext peer) {
     const Place at = place();
     record(Kind::kPeerAccessSet, on ? 1 : 0, 0, at.context, number_of(peer));
-    explain_failure();
 }
 
 }  // namespace fragscope::interpose

@@ -4,6 +4,7 @@
 #include "interpose/call.h"
 #include "interpose/driver.h"
 #include "interpose/emit.h"
+#include "interpose/sample.h"
 #include "interpose/modules.h"
 #include "interpose/stacks.h"
 #include "interpose/state.h"
@@ -31,6 +32,7 @@ inline void Call::fill(wire::Record& slot, Kind kind, std::uint64_t address, std
     slot.bytes = bytes;
     slot.object = object;
     slot.extra = extra;
+    if (counts_for_samples(kind) && result_ == CUDA_SUCCESS) thread_state.unsampled_bytes += bytes;
 }
 
 // A copy for what is not inlined, so that the call itself need not lie in memory.
@@ -61,6 +63,12 @@ inline void Call::fill(wire::Record& slot, Kind kind, std::uint64_t address, std
     }
     fill(*slot, kind, address, bytes, object, extra);
     thread.ring.commit();
+}
+
+// Launches are not timed; what they make the driver take for code and stacks is looked at once in a while.
+[[gnu::always_inline]] inline void launched_now(HookId function) {
+    if (session.slot->launches.fetch_add(1, std::memory_order_relaxed) % 1024 == 1023) [[unlikely]]
+        look_at_samples(function);
 }
 
 // The context that is current. Asked of the driver each time, as not every way to change it is known (private
@@ -114,7 +122,7 @@ class HotCall : public Call {
             in_memory().noted();
     }
     [[gnu::always_inline]] void launched() {
-        session.slot->launches.fetch_add(1, std::memory_order_relaxed);
+        launched_now(id_);
         asked();
     }
     [[gnu::always_inline]] void opaque_write() {

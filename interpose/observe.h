@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "interpose/ask.h"
 #include "interpose/call.h"
 #include "interpose/driver.h"
 #include "interpose/emit.h"
@@ -13,7 +14,9 @@
 
 namespace fragscope::interpose {
 
-enum class When { kBefore, kAfter, kTimed, kUnnumbered };
+// kEnds: as kBefore, and a context ends by it.
+enum class When { kBefore, kEnds, kAfter, kTimed, kUnnumbered };
+constexpr bool numbered_before(When when) { return when == When::kBefore || when == When::kEnds; }
 
 // Whether the call's duration is wanted. Once the process is attached.
 template <When when>
@@ -31,6 +34,7 @@ template <typename Row>
     const int saved = errno;
     Call call(id, result, sequence, start, duration, caller);
     row(call);
+    if (result != CUDA_SUCCESS) call.explain_failure();
     errno = saved;
 }
 
@@ -73,15 +77,18 @@ template <When when, typename Function, typename Row>
     // Before the first time is taken: which clock it is of, the session says.
     if (attachment == 0) attach();
 
+    if constexpr (when == When::kEnds) context_end_begins(id);
     std::uint64_t sequence = 0, start = 0;
     std::uint32_t duration = 0;
     const bool time = timed<when>();
     if (time) start = now();
-    if constexpr (when == When::kBefore) sequence = next_sequence();
+    if constexpr (numbered_before(when)) sequence = next_sequence();
     const CUresult result = row(real);
     if (time) duration = duration_between(start, now());
     if constexpr (when == When::kAfter) sequence = next_sequence();
     tell(id, result, sequence, start, duration, caller, row);
+    if constexpr (when == When::kEnds) context_end_done();
+    if (sample_may_be_due(thread, start)) look_at_samples(id);
     thread.gate = thread.gate_when_idle;
     return result;
 }
@@ -107,11 +114,12 @@ template <When when, typename Function, typename Row>
         return observe_slowly<when>(id, onward, own, __builtin_return_address(0), row);
     thread.gate = kBusy;
 
+    if constexpr (when == When::kEnds) context_end_begins(id);
     std::uint64_t sequence = 0, start = 0;
     std::uint32_t duration = 0;
     const bool time = timed<when>();
     if (time) start = fast_now();
-    if constexpr (when == When::kBefore) sequence = next_sequence();
+    if constexpr (numbered_before(when)) sequence = next_sequence();
     const CUresult result = row(real);
     if (time) duration = duration_between(start, fast_now());
     if constexpr (when == When::kAfter) sequence = next_sequence();
@@ -122,6 +130,9 @@ template <When when, typename Function, typename Row>
         HotCall call(id, CUDA_SUCCESS, sequence, start, duration, __builtin_return_address(0));
         row(call);
     }
+    if constexpr (when == When::kEnds) context_end_done();
+    if (sample_may_be_due(thread, start)) [[unlikely]]
+        look_at_samples(id);
     thread.gate = thread.gate_when_idle;
     return result;
 }

@@ -2,8 +2,10 @@
 
 #include <sched.h>
 
+#include "interpose/ask.h"
 #include "interpose/driver.h"
 #include "interpose/emit.h"
+#include "interpose/sample.h"
 #include "interpose/touch.h"
 
 namespace fragscope::interpose {
@@ -70,8 +72,19 @@ void reset_process_state() {
     graphs_allocate.store(false);
     environment_sent.store(false);
     forget_names();
+    forget_questions();
+    begin_samples();
     forget_touches();
 }
+
+namespace {
+
+Place seen(Place place) {
+    if (place.fresh) thread_state.unsampled_bytes |= kFirstLook;
+    return place;
+}
+
+}  // namespace
 
 Place here() {
     ThreadState& thread = thread_state;
@@ -86,12 +99,12 @@ Place here() {
     CUdevice device = -1;
     if (ask_device == nullptr || ask_device(&device) != CUDA_SUCCESS || device < 0 ||
         device >= wire::kDeviceUnknown)
-        return {context, wire::kDeviceUnknown, remember_context(context, wire::kDeviceUnknown)};
+        return seen({context, wire::kDeviceUnknown, remember_context(context, wire::kDeviceUnknown)});
     // Only a context whose device is known is remembered by the thread.
     thread.context = context;
     thread.context_epoch = epoch;
     thread.context_device = static_cast<std::uint8_t>(device);
-    return {context, thread.context_device, remember_context(context, thread.context_device)};
+    return seen({context, thread.context_device, remember_context(context, thread.context_device)});
 }
 
 std::uint8_t device_of(std::uint64_t context) {

@@ -28,7 +28,8 @@ struct Place {
     std::uint8_t device = wire::kDeviceUnknown;
     bool fresh = false;  // nobody in this process saw this context before
 };
-// The context that is current in this thread, by asking the driver.
+// The context that is current in this thread, by asking the driver. One that nobody saw before gets a sample at the end of
+// the call.
 Place here();
 // The device of a context that was once seen current.
 std::uint8_t device_of(std::uint64_t context);

@@ -149,7 +149,8 @@ enum class Kind : std::uint8_t {
     kMark = 88,        // nvtxMark, fragscope_mark: domain's string or 0   payload   string   -
     kRangeBegun = 89,  // nvtxRangePush/Start   domain's string or 0   payload   string   id of a started range, 0: pushed
     kRangeEnded = 90,  // nvtxRangePop/End      domain's string or 0   -         -        id of a started range, 0: popped
-    // Allocations that the shim tried and undid after a failed call (--probe-on-oom). Result: the driver's answer.
+    // Allocations that the shim tried and undid after a failed call (--probe-on-oom). Result: the driver's answer. Bytes 0:
+    // the mechanism could not be tried.
     kProbe = 91,       //                       ProbeMechanism   bytes             sequence of the failed call   granularity
     kProbesEnded = 92,  //                      ProbesEnd        nanoseconds       sequence of the failed call   most bytes at once
     // Ends the kDeviceMemory, kPoolState and kGraphMemory records (Flag::kSample) that were asked for together.
@@ -184,12 +185,12 @@ enum class ProbeMechanism : std::uint8_t {
     kHandleMinimum = 2,   // cuMemCreate, in multiples of the minimum granularity
     kHandleRecommended = 3,
     kStitched = 4,        // handles of the minimum granularity: whether together they reach `bytes`
-    kPool = 5,            // cuMemAllocAsync from the current pool
+    kPool = 5,            // cuMemAllocFromPoolAsync from a pool made for it, as the device's default one is
     kManaged = 6,         // cuMemAllocManaged
     kHost = 7,            // cuMemHostAlloc
     kAddresses = 8,       // cuMemAddressReserve
 };
-enum class ProbesEnd : std::uint8_t { kFinished = 1, kTimeLimit = 2, kCapturing = 3, kNoContext = 4, kNotUndone = 5 };
+enum class ProbesEnd : std::uint8_t { kFinished = 1, kTimeLimit = 2, kCapturing = 3, kNoContext = 4, kNotUndone = 5, kTooSoon = 6 };
 enum class SampleReason : std::uint8_t { kStart = 1, kEnd = 2, kTime = 3, kBytes = 4, kContextEnds = 5 };
 
 // Bits of Record::flags.
@@ -345,7 +346,7 @@ struct SessionHeader {
     std::uint64_t probe_ns;        // for how long, at most
     std::uint64_t probe_bytes;     // how many bytes may be held at once, at most
     std::uint64_t sample_ns;       // ask the driver for its numbers (kSampleEnd) at most so often; UINT64_MAX: never
-    std::uint64_t sample_bytes;    // and once so many bytes were acquired or released since; UINT64_MAX: never
+    std::uint64_t sample_bytes;    // and once so many bytes were acquired since; UINT64_MAX: never
     std::int64_t collector_pid;
     std::atomic<CollectorState> collector_state;
     std::atomic<std::uint32_t> processes_refused;  // processes that found no slot

@@ -15,6 +15,7 @@ int main(int count, char** arguments) {
         {"PROBE", &paths.probe},
         {"LOOKUPS", &paths.lookups},
         {"MARKS", &paths.marks},
+        {"MOMENTS", &paths.moments},
         {"NVTX_TOOL", &paths.nvtx_tool},
         {"RIVAL", &paths.rival},
         {"RIVAL_WITHOUT_DLSYM", &paths.rival_without_dlsym},
