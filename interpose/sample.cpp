@@ -14,9 +14,11 @@ constinit SampleDue sample_due{kNever, kFirstLook};
 
 namespace {
 
-// Samples take at most a twentieth of the time, and there are at most a thousand in a second.
+// Samples take at most a twentieth of the time, and there are at most a thousand in a second. One that took
+// long because the thread was not running does not hold up the next ones for longer than the last of these.
 constexpr std::uint64_t kPauseNs = 1'000'000;
 constexpr std::uint64_t kPauseFor = 20;
+constexpr std::uint64_t kLongestPauseNs = 50'000'000;
 
 // All in nanoseconds of CLOCK_MONOTONIC.
 constinit std::atomic<std::uint64_t> last_sample{0};  // of those that were due: whoever moves it on takes one
@@ -110,7 +112,9 @@ bool take_sample(wire::SampleReason reason, HookId function) {
         emit(end);
         const std::uint64_t after = monotonic_ns();
         const std::uint64_t pause = kPauseFor * (after - before);
-        not_before.store(after + (pause > kPauseNs ? pause : kPauseNs));
+        not_before.store(after + (pause < kPauseNs          ? kPauseNs
+                                  : pause > kLongestPauseNs ? kLongestPauseNs
+                                                            : pause));
         last_sample.store(after);
         bytes_since.store(0);
         look_again_after(session.sample_ns, after);

@@ -193,7 +193,7 @@ TEST_CASE("samples by time come between calls and not more often than they may")
     options.sample_ns = 2'000'000;
     options.ring_records = 1u << 16;
     Session session(options);
-    const Ran ran = run(session, {"churn", "4096", "60"});
+    const Ran ran = run(session, {"churn", "4096", "300"});
     REQUIRE(ran.outcome.status == 0);
     const auto timed = samples(ran.sent, SampleReason::kTime);
     CHECK(!timed.empty());
@@ -208,7 +208,7 @@ TEST_CASE("samples by bytes come once so many were acquired") {
     options.sample_bytes = 64 * kMiB;
     options.ring_records = 1u << 16;
     Session session(options);
-    const Ran ran = run(session, {"churn", std::to_string(2 * kMiB), "30"});
+    const Ran ran = run(session, {"churn", std::to_string(2 * kMiB), "300"});
     REQUIRE(ran.outcome.status == 0);
     std::uint64_t acquired = 0;
     std::size_t by_bytes = 0;
