@@ -110,11 +110,15 @@ std::string ended_in_words(const Probes& probes) {
         case ProbesEnd::kTimeLimit:
             return did + " Its time limit ended them.";
         case ProbesEnd::kCapturing:
+            if (!probes.tried.empty()) return did + " A stream capture that began ended them.";
             return "Nothing was tried in place: a stream capture was running.";
         case ProbesEnd::kNoContext:
             return "Nothing was tried in place: no context was current.";
         case ProbesEnd::kNotUndone:
             return did + " One of them could not be undone: from here on the process holds that much more.";
+        case ProbesEnd::kTooSoon:
+            return "Nothing was tried in place: other trials had taken their time shortly before, or were under way in "
+                   "another thread.";
     }
     return did;
 }
