@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace fragscope::analysis {
 namespace {
 
@@ -18,8 +20,7 @@ std::string python_words(const std::string& place, std::uint32_t line) {
                        line == 0 ? std::string() : fmt::format(":{}", line));
 }
 
-void add_frame(const Trace& trace, ProcessIndex process, std::uint64_t frame, const PlaceWords& places,
-               report::CallStack& out) {
+void add_frame(const Trace& trace, ProcessIndex process, std::uint64_t frame, report::CallStack& out) {
     switch (wire::frame_form(frame)) {
         case wire::FrameForm::kPython:
             out.add_frames(
@@ -41,11 +42,6 @@ void add_frame(const Trace& trace, ProcessIndex process, std::uint64_t frame, co
         out.add_frames(fmt::format("{:#x} in a file whose name was lost", offset));
         return;
     }
-    if (places) {
-        const std::vector<std::string> lines = places(module->second, offset);
-        for (const std::string& line : lines) out.add_frames(line);
-        if (!lines.empty()) return;
-    }
     const std::string& path = module->second.path();
     out.add_frames(fmt::format(
         "{}+{:#x}", path.empty() ? "a file without a name" : path.substr(path.rfind('/') + 1), offset));
@@ -63,7 +59,7 @@ std::string text_of(const Trace& trace, ProcessIndex process, std::uint64_t id) 
 }
 
 std::optional<report::CallStack> call_stack_of(const Trace& trace, ProcessIndex process, std::uint32_t stack,
-                                               const PlaceWords& places) {
+                                               const StackWords& words) {
     if (stack == 0) return std::nullopt;
     report::CallStack out;
     const ProcessNames* names = names_of(trace, process);
@@ -73,7 +69,11 @@ std::optional<report::CallStack> call_stack_of(const Trace& trace, ProcessIndex 
         return out;
     }
     if (found->second.origin() != 0) out.set_origin(text_of(trace, process, found->second.origin()));
-    for (const std::uint64_t frame : found->second.frames()) add_frame(trace, process, frame, places, out);
+    if (words) {
+        for (std::string& line : words(*names, found->second)) out.add_frames(std::move(line));
+    } else {
+        for (const std::uint64_t frame : found->second.frames()) add_frame(trace, process, frame, out);
+    }
     out.set_cut(found->second.cut());
     out.set_lost(found->second.lost());
     return out;

@@ -1,6 +1,6 @@
 // Call stacks of a trace as messages: the runtime function that the program called, and the frames in words.
-// What a place in a file is called is for somebody else to say, who may open that file (PlaceWords); without
-// them a frame is the file and the offset in it.
+// What the places in files are called is for somebody else to say, who may open those files (StackWords);
+// without that a frame is the file and the offset in it.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,13 @@
 
 namespace fragscope::analysis {
 
-// The functions at a place, the innermost (inlined) first, each as a line for people; empty: not known.
-using PlaceWords = std::function<std::vector<std::string>(const trace::CodeModule&, std::uint64_t offset)>;
+// The frames of a stack, the innermost first, each a line for people; inlined functions have lines of their
+// own.
+using StackWords = std::function<std::vector<std::string>(const ProcessNames&, const trace::Stack&)>;
 
 // Nothing where `stack` is 0. A number whose definition was lost gives a stack whose frames say so.
 std::optional<report::CallStack> call_stack_of(const Trace& trace, ProcessIndex process, std::uint32_t stack,
-                                               const PlaceWords& places);
+                                               const StackWords& words);
 
 // The text that an event names by number; where its definition was lost, a few words that say so.
 std::string text_of(const Trace& trace, ProcessIndex process, std::uint64_t id);

@@ -60,7 +60,7 @@ std::string why_without(const Trace& trace) {
 }
 
 report::LiveAtPeak message_at(const Trace& trace, ProcessIndex process, const ProcessState& state, int device,
-                              const Event& event, const PlaceWords& places) {
+                              const Event& event, const StackWords& words) {
     report::LiveAtPeak out;
     const std::string uuid = device_uuid(trace, process, device);
     Scope scope;
@@ -99,7 +99,7 @@ report::LiveAtPeak message_at(const Trace& trace, ProcessIndex process, const Pr
         site.set_device(scope.device);
         site.set_count(order[i].second.count);
         *site.mutable_bytes() = quantity(order[i].second.bytes);
-        *site.mutable_stack() = call_stack_of(trace, process, order[i].first, places).value();
+        *site.mutable_stack() = call_stack_of(trace, process, order[i].first, words).value();
     }
     out.set_other_sites(order.size() - std::min(order.size(), kSitesShown));
     if (out.other_sites() != 0) *out.mutable_in_other_sites() = quantity(others);
@@ -129,7 +129,7 @@ std::map<int, std::size_t> FullestMoment::moments() const {
 
 std::vector<report::LiveAtPeak> live_at_peaks(const Trace& trace, ProcessIndex process,
                                               const std::map<int, std::size_t>& moments,
-                                              const PlaceWords& places) {
+                                              const StackWords& words) {
     std::vector<report::LiveAtPeak> out;
     if (process.value >= trace.names.size() || trace.names[process.value].stacks.empty()) return out;
     std::multimap<std::size_t, int> order;
@@ -139,7 +139,7 @@ std::vector<report::LiveAtPeak> live_at_peaks(const Trace& trace, ProcessIndex p
     const auto& events = trace.events[process.value];
     for (const auto& [index, device] : order) {
         for (; next <= index && next < events.size(); ++next) state.apply(events[next]);
-        out.push_back(message_at(trace, process, state, device, events[index], places));
+        out.push_back(message_at(trace, process, state, device, events[index], words));
     }
     return out;
 }

@@ -36,6 +36,6 @@ class FullestMoment {
 // Replays the process up to those moments. Nothing where the process has no call stacks.
 std::vector<report::LiveAtPeak> live_at_peaks(const Trace& trace, ProcessIndex process,
                                               const std::map<int, std::size_t>& moments,
-                                              const PlaceWords& places);
+                                              const StackWords& words);
 
 }  // namespace fragscope::analysis

@@ -100,10 +100,10 @@ std::string ended_in_words(const Probes& probes) {
                      "the undoing of the last one.";
     }
     const std::string did = fmt::format(
-        "The recorder tried {} allocation{} in place and undid {}, in {} µs, with at "
+        "The recorder tried {} allocation{} in place and undid {}, in {:.1f} ms, with at "
         "most {} held at once.",
         probes.tried.size(), probes.tried.size() == 1 ? "" : "s", probes.tried.size() == 1 ? "it" : "each",
-        probes.took_ns / 1000, in_words(probes.most_at_once));
+        static_cast<double>(probes.took_ns) / 1e6, in_words(probes.most_at_once));
     switch (*probes.end) {
         case ProbesEnd::kFinished:
             return did;

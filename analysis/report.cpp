@@ -136,7 +136,7 @@ std::string span_in_words(std::uint64_t ns) {
     return fmt::format("{:.1f} s", value / 1e9);
 }
 
-report::Request request_message(const Situation& s, const PlaceWords& places) {
+report::Request request_message(const Situation& s, const StackWords& words) {
     const RequestFacts& facts = s.request;
     report::Request out;
     out.set_function(function_name(*s.trace, *s.event));
@@ -166,7 +166,7 @@ report::Request request_message(const Situation& s, const PlaceWords& places) {
     out.set_time_ns(since_start(*s.trace, s.event->start));
     out.set_result(s.event->result);
     out.set_result_name(result_name(s.event->result));
-    if (auto stack = call_stack_of(*s.trace, s.failure.process, s.event->stack, places))
+    if (auto stack = call_stack_of(*s.trace, s.failure.process, s.event->stack, words))
         *out.mutable_stack() = std::move(*stack);
     const WhereInProgram where = where_in_program(*s.trace, s.failure.process, s.failure.index);
     out.set_thread_name(where.thread_name);
@@ -303,7 +303,7 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
         summary.set_function(function_name(trace, event));
         summary.set_result(event.result);
         summary.set_result_name(result_name(event.result));
-        if (auto stack = call_stack_of(trace, failure.process, event.stack, options.places))
+        if (auto stack = call_stack_of(trace, failure.process, event.stack, options.stack_words))
             *summary.mutable_stack() = std::move(*stack);
         if (!failure.allocation) {
             summary.set_request(request_of(event, ProcessState{}).in_words);
@@ -334,7 +334,7 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
             added = timeline;
             for (const report::Phase& phase : phases) *added.add_phases() = phase;
         }
-        for (const auto& live : live_at_peaks(trace, {index}, fullest[index].moments(), options.places))
+        for (const auto& live : live_at_peaks(trace, {index}, fullest[index].moments(), options.stack_words))
             *out.add_live_at_peaks() = live;
         for (const auto& leak : run.left) *out.add_left_at_end() = leak;
     }
@@ -371,7 +371,7 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number, co
     out.set_id(fmt::format("failure:{}", number));
     SessionWalk walk(trace);
     const Situation situation = situation_at(trace, failure, walk);
-    *out.mutable_request() = request_message(situation, options.places);
+    *out.mutable_request() = request_message(situation, options.stack_words);
     if (!failure.allocation) {
         const Event& event = *situation.event;
         *out.mutable_verdict() = not_about_memory(trace, failure.process, event);

@@ -14,8 +14,8 @@ namespace fragscope::analysis {
 struct ReportOptions {
     // Failures beyond this number are listed without a verdict; `explain_failure` has one for each.
     std::uint32_t verdicts = 100;
-    // What places in loaded files are called; nothing: files and offsets.
-    PlaceWords places;
+    // What the frames of call stacks are called; nothing: files and offsets.
+    StackWords stack_words;
 };
 
 report::Report make_report(const Trace& trace, const ReportOptions& options = {});

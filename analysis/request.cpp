@@ -158,6 +158,10 @@ RequestFacts request_of(const Event& event, const ProcessState& state) {
         case Kind::kStreamCreated:
             unstated(out, event, state, "a stream on the device");
             break;
+        case Kind::kCalled:
+            unstated(out, event, state,
+                     "what a launch, a copy or another call needs on the device for itself");
+            break;
         case Kind::kCheckpoint:
             unstated(out, event, state, "the memory of a process that is restored");
             break;

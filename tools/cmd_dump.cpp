@@ -15,6 +15,7 @@
 #include "analysis/read/symbolizer.h"
 #include "tools/answer.h"
 #include "tools/command.h"
+#include "tools/frame_line.h"
 #include "tools/json_text.h"
 #include "tools/words.h"
 #include "tools/words_terminal.h"
@@ -230,31 +231,6 @@ std::string text_event(const Trace& trace, const Event& event, const Style& styl
         function_column);
 }
 
-// "  #3 train (model.py:12)", "  #4 known::inner(int) [inlined] (known.cpp:31)", "  #5 malloc+0x24
-// (/lib/libc.so.6)".
-std::string text_frame(const analysis::FrameName& frame, std::size_t number) {
-    using analysis::NameForm;
-    std::string out = fmt::format("    #{:<2} {}", number, frame.function.empty() ? "?" : frame.function);
-    const std::string at = frame.file.empty() ? ""
-                           : frame.line == 0  ? frame.file
-                                              : fmt::format("{}:{}", frame.file, frame.line);
-    switch (frame.form) {
-        case NameForm::kSource:
-            if (frame.inlined) out += " [inlined]";
-            return out + fmt::format(" ({})", at.empty() ? frame.module : at);
-        case NameForm::kPython:
-            return out + (at.empty() ? " (Python)" : fmt::format(" ({})", at));
-        case NameForm::kSymbol:
-            return out + fmt::format("+{:#x} ({})", frame.into, frame.module);
-        case NameForm::kModule:
-            return out + fmt::format(" ({}+{:#x}: {})", frame.module.empty() ? "?" : frame.module,
-                                     frame.offset, frame.why);
-        case NameForm::kAddress:
-            return out + fmt::format(" ({:#x}, in no file)", frame.offset);
-    }
-    return out;
-}
-
 // The lines below an event.
 std::string text_stack(const Trace& trace, const Event& event, analysis::Symbolizer& symbolizer,
                        const Style& style) {
@@ -264,7 +240,7 @@ std::string text_stack(const Trace& trace, const Event& event, analysis::Symboli
     std::string out;
     std::size_t number = 0;
     for (const analysis::FrameName& frame : symbolizer.frames(trace.names[event.process.value], *stack))
-        out += printable(text_frame(frame, number++), style.utf8) + "\n";
+        out += printable(fmt::format("    #{:<2} {}", number++, frame_line(frame)), style.utf8) + "\n";
     if (stack->cut()) out += "    (and further callers, which were not recorded)\n";
     if (stack->lost()) out += "    (who called this could not be found out)\n";
     return out;

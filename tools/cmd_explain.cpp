@@ -9,6 +9,7 @@
 #include "analysis/report.h"
 #include "tools/answer.h"
 #include "tools/command.h"
+#include "tools/frame_line.h"
 #include "tools/words_explain.h"
 #include "tools/words_terminal.h"
 
@@ -87,12 +88,15 @@ int cmd_explain(int argc, char** argv) {
                                                            : fmt::format("{} failed calls", failures)));
         return kWrongUsage;
     }
+    analysis::Symbolizer symbolizer;
+    analysis::ReportOptions options;
+    options.stack_words = stack_words(symbolizer);
     const Style style = style_of_stdout();
     int status = kDone;
     bool first = true;
     bool explained = false;
     for (const std::uint32_t n : chosen(all, number, failures)) {
-        const report::Explanation explanation = analysis::explain_failure(*trace, n);
+        const report::Explanation explanation = analysis::explain_failure(*trace, n, options);
         status = status_of(explanation.health());
         explained = explanation.has_request();
         const std::string rule =

@@ -5,6 +5,7 @@
 #include "analysis/report.h"
 #include "tools/answer.h"
 #include "tools/command.h"
+#include "tools/frame_line.h"
 #include "tools/words_report.h"
 #include "tools/words_terminal.h"
 
@@ -31,7 +32,10 @@ int cmd_report(int argc, char** argv) {
 
     const std::optional<analysis::Trace> trace = read_or_complain(path);
     if (!trace) return kCannot;
-    const report::Report report = analysis::make_report(*trace);
+    analysis::Symbolizer symbolizer;
+    analysis::ReportOptions options;
+    options.stack_words = stack_words(symbolizer);
+    const report::Report report = analysis::make_report(*trace, options);
     if (!(json ? write_json(report) : write_answer(render_report(report, style_of_stdout())))) return kCannot;
     return status_of(report.health());
 }

@@ -72,7 +72,9 @@ void put_balance(Page& page, const Balance& balance, std::set<std::string>& expl
     }
     if (!balance.since_before().empty()) {
         page.paragraph(
-            "Happened since the driver was asked before, which is not to say that it is the cause: " +
+            "Happened since the driver was asked before, or since the start, which is not to say that it is "
+            "the "
+            "cause: " +
                 listed(balance.since_before(), "; ") + ".",
             4);
     }

@@ -153,7 +153,9 @@ std::string phase_line(const report::Phase& phase, const Plot& plot, std::size_t
     const std::string times = phase.times() == 1 ? (phase.mark() ? "mark" : "")
                               : phase.mark()     ? fmt::format("{} marks", grouped(phase.times()))
                                                  : fmt::format("1 of {}", grouped(phase.times()));
-    return fmt::format("  {}  {} {}", name, marks, times);
+    std::string line = fmt::format("  {}  {} {}", name, marks, times);
+    line.erase(line.find_last_not_of(' ') + 1);
+    return line;
 }
 
 }  // namespace

@@ -218,6 +218,18 @@ TEST_CASE("random runs of two processes and two devices: every sum adds up, what
     }
 }
 
+TEST_CASE(
+    "a launch that the device has no memory for is a request for memory, of an amount that it does not say") {
+    SessionBuilder session;
+    auto& p = session.process();
+    p.create(1, 8 * kGiB - 64 * kMiB).call(Kind::kCalled).failed().snapshot(0, kTotal).snapshot_end();
+    const auto e = explained(session);
+    CHECK(e.verdict().cause() == report::Verdict::capacity_exhaustion);
+    CHECK(e.balance().unattributed().low_bytes() == 64 * kMiB);
+    p.call(Kind::kCalled).failed(1);  // another error is no shortage
+    CHECK(explain_failure(session.trace(), 2).verdict().cause() == report::Verdict::not_an_allocation);
+}
+
 TEST_CASE("graphs keep what nobody uses: a trim would have made room") {
     SessionBuilder session;
     auto& p = session.process();

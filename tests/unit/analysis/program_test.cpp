@@ -67,9 +67,9 @@ TEST_CASE("who may open the files names the places, inlined ones too") {
     session.process().linear(0, 9 * kGiB).failed().stack(3);
     stack(session, 3, 0x1234);
     ReportOptions options;
-    options.places = [](const trace::CodeModule& module, std::uint64_t offset) {
-        CHECK(module.path() == "/opt/lib/libwork.so");
-        CHECK(offset == 0x1234);
+    options.stack_words = [](const ProcessNames& names, const trace::Stack& made) {
+        CHECK(names.modules.at(1).path() == "/opt/lib/libwork.so");
+        CHECK(wire::frame_offset(made.frames(0)) == 0x1234);
         return std::vector<std::string>{"inner at a.cpp:1", "outer at b.cpp:2"};
     };
     const auto e = explain_failure(session.trace(), 0, options);
