@@ -216,8 +216,13 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
         pool.witnessed(seen.pool)
             .at_most(free && cached ? std::optional(*free + *cached) : std::nullopt,
                      "device-free memory and what pools keep", "as the driver said right after the failure")
-            .failed(kind == Kind::kPoolAcquired)
-            .probed(wire::ProbeMechanism::kPool);
+            .failed(kind == Kind::kPoolAcquired);
+        // The trial has a pool of its own, with nothing kept in it and no maximum: a refusal bounds this one only
+        // where nothing is kept either, and a grant shows what fits where no maximum stands against it.
+        const bool limited = std::any_of(s.pools.begin(), s.pools.end(), [&](const PoolAtFailure& each) {
+            return each.pool == s.request.pool && each.said.maximum.has_value();
+        });
+        if (!limited && cached == std::optional<std::uint64_t>(0)) pool.probed(wire::ProbeMechanism::kPool);
         for (const PoolAtFailure& each : s.pools) {
             if (each.pool == s.request.pool && each.said.maximum) {
                 pool.at_most(*each.said.maximum, "the pool's maximum size", "CUmemPoolProps::maxSize");

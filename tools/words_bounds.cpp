@@ -45,7 +45,9 @@ void put_probes(Page& page, const Explanation& explanation) {
     for (const report::Probe& probe : explanation.probes()) {
         Table::Row row;
         row.cells = {mechanism_words(probe.mechanism()), human_bytes(probe.bytes()),
-                     probe.granted() ? "granted" : "refused: " + probe.result_name(),
+                     probe.bytes() == 0 ? "could not be tried"
+                     : probe.granted()  ? "granted"
+                                        : "refused: " + probe.result_name(),
                      human_duration(probe.duration_ns())};
         row.emphasised = probe.granted();
         table.rows.push_back(std::move(row));
