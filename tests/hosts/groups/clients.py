@@ -99,3 +99,13 @@ def declared_misses(b):
     seen(b, b.host("opener"), "libcuda.so.1", "nLD", "handle")
     _, traced = b.both(b.host("opener"), "libcuda.so.1", "nLM", "handle")
     b.that(len(traced.ledger) >= WORK, "it did not work")
+
+
+@check(1, "half of the memory past us: the report says how much")
+def half_seen(b):
+    """1000 MiB by a library that bypasses the recorder, and the context, of 256 MiB in the simulated driver's settings."""
+    b.both(b.host("halves"), b.host("libplugin.so"))
+    [own] = [e for e in b.events("--kind", "linear_acquired") if e["result"] == 0]
+    b.equal(own["bytes"], 100 << 20)
+    said = b.report()
+    b.that(f"explained by no record 1.23 GiB {(1000 + 256) << 20:,} B derived (unattributed)" in said, said)

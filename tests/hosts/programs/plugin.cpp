@@ -16,3 +16,10 @@ extern "C" int plugin_run() {
     std::fflush(stdout);
     return status;
 }
+
+// Takes memory and keeps it.
+extern "C" int plugin_keep(std::size_t bytes) {
+    const host::Driver driver = host::by_handle(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL));
+    CUdeviceptr kept = 0;
+    return driver.cuMemAlloc_v2 != nullptr ? driver.cuMemAlloc_v2(&kept, bytes) : -1;
+}
