@@ -10,7 +10,7 @@ namespace fragscope::collector {
 
 namespace {
 
-constexpr std::uint16_t kKnownStackFlags = wire::kStackCut | wire::kStackLost;
+constexpr std::uint16_t kKnownStackFlags = wire::kStackCut | wire::kStackLost | wire::kStackNoLines;
 
 // The first `sizeof(Payload)` bytes of the text, which must be that long.
 template <typename Payload>
@@ -99,6 +99,7 @@ NameTable::Took NameTable::take_stack(const Text& text, trace::Names& out) {
     added.mutable_frames()->Add(frames.begin(), frames.end());
     added.set_cut((payload.flags & wire::kStackCut) != 0);
     added.set_lost((payload.flags & wire::kStackLost) != 0);
+    added.set_no_lines((payload.flags & wire::kStackNoLines) != 0);
     return Took::kNew;
 }
 

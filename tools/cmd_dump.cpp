@@ -131,6 +131,7 @@ std::string json_stack(const Trace& trace, const Event& event, analysis::Symboli
     out += fmt::format(R"(,"frames":[{}])", frames);
     if (stack->cut()) out += R"(,"frames_cut":true)";
     if (stack->lost()) out += R"(,"frames_lost":true)";
+    if (stack->no_lines()) out += R"(,"lines_unread":true)";
     return out;
 }
 
@@ -243,6 +244,7 @@ std::string text_stack(const Trace& trace, const Event& event, analysis::Symboli
         out += printable(fmt::format("    #{:<2} {}", number++, frame_line(frame)), style.utf8) + "\n";
     if (stack->cut()) out += "    (and further callers, which were not recorded)\n";
     if (stack->lost()) out += "    (who called this could not be found out)\n";
+    if (stack->no_lines()) out += "    (Python was running; its lines could not be read)\n";
     return out;
 }
 

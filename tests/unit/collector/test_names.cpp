@@ -36,6 +36,7 @@ TEST_CASE("a text, a loaded file and a call stack become what the trace holds of
                                             wire::python_frame(3, 42)};
     CHECK(table.take(TextKind::kStack, 1, test::stack_text(3, wire::kStackCut, frames)) == Took::kNew);
     CHECK(table.take(TextKind::kStack, 2, test::stack_text(3, wire::kStackLost, {})) == Took::kNew);
+    CHECK(table.take(TextKind::kStack, 3, test::stack_text(3, wire::kStackNoLines, {})) == Took::kNew);
 
     REQUIRE(table.names.texts_size() == 1);
     CHECK(table.names.texts(0).id() == 3);
@@ -48,7 +49,7 @@ TEST_CASE("a text, a loaded file and a call stack become what the trace holds of
     CHECK(module.begin() == 0x1000);
     CHECK(module.end() == 0x9000);
     CHECK(module.bias() == 0x800);
-    REQUIRE(table.names.stacks_size() == 2);
+    REQUIRE(table.names.stacks_size() == 3);
     const trace::Stack& stack = table.names.stacks(0);
     CHECK(stack.id() == 1);
     CHECK(stack.origin() == 3);
@@ -57,6 +58,8 @@ TEST_CASE("a text, a loaded file and a call stack become what the trace holds of
     CHECK_FALSE(stack.lost());
     CHECK(table.names.stacks(1).frames().empty());
     CHECK(table.names.stacks(1).lost());
+    CHECK_FALSE(table.names.stacks(1).no_lines());
+    CHECK(table.names.stacks(2).no_lines());
 }
 
 TEST_CASE("the first definition of a number wins, kinds have numbers of their own") {
@@ -99,7 +102,7 @@ TEST_CASE("payloads whose sizes do not agree are refused, and leave their number
     CHECK(table.take(TextKind::kStack, 1, "") == Took::kRefused);
     CHECK(table.take(TextKind::kStack, 1, stack + "x") == Took::kRefused);
     CHECK(table.take(TextKind::kStack, 1, stack.substr(8)) == Took::kRefused);
-    CHECK(table.take(TextKind::kStack, 1, test::stack_text(0, 4, {})) == Took::kRefused);
+    CHECK(table.take(TextKind::kStack, 1, test::stack_text(0, 8, {})) == Took::kRefused);
     CHECK(table.take(TextKind::kStack, 1, test::stack_text(0, 0, {std::uint64_t{3} << 62})) ==
           Took::kRefused);
     CHECK(table.take(TextKind::kStack, 1,
