@@ -30,10 +30,6 @@ bool is_aside(Operation operation) {
         case O::k_graph_trim:
         case O::k_graph_gone:
         case O::k_graph_create:
-        case O::k_graph_instantiate:
-        case O::k_graph_launch:
-        case O::k_graph_exec_destroy:
-        case O::k_graph_destroy:
             return true;
         default:
             return false;
@@ -43,7 +39,8 @@ bool is_aside(Operation operation) {
 // What the end of a context frees.
 bool ends_with_context(Operation operation) {
     return operation == O::k_linear_free || operation == O::k_managed_free || operation == O::k_host_free ||
-           operation == O::k_host_unregister || operation == O::k_array_destroy;
+           operation == O::k_host_unregister || operation == O::k_array_destroy ||
+           operation == O::k_mipmap_destroy;
 }
 
 enum class Named {
@@ -144,10 +141,33 @@ bool classify(const Event& event, Meaning& out) {
             out = {{O::k_context_destroy}, Named::kNumber};
             return true;
         case Kind::kArrayCreated:
-            out = {{O::k_array_create}, Named::kObject};
+            // Of a chain of levels the record has the elements, which the driver lays out with room between
+            // them.
+            if (wire::array_levels(event.extra) == 0)
+                out = {{O::k_array_create}, Named::kObject, Size::kBytes};
+            else
+                out = {{O::k_mipmap_create}, Named::kObject};
             return true;
         case Kind::kArrayReleased:
-            out = {{O::k_array_destroy}, Named::kObject};
+            out = {{O::k_array_destroy, O::k_mipmap_destroy}, Named::kObject};
+            return true;
+        case Kind::kGraphAllocNode:
+            out = {{O::k_graph_node_alloc}, Named::kAddress, Size::kBytes};
+            return true;
+        case Kind::kGraphFreeNode:
+            out = {{O::k_graph_node_free}};
+            return true;
+        case Kind::kGraphInstantiated:
+            out = {{O::k_graph_instantiate}, Named::kObject};
+            return true;
+        case Kind::kGraphLaunched:
+            out = {{O::k_graph_launch}, Named::kObject};
+            return true;
+        case Kind::kGraphExecReleased:
+            out = {{O::k_graph_exec_destroy}, Named::kObject};
+            return true;
+        case Kind::kGraphReleased:
+            out = {{O::k_graph_destroy}, Named::kObject};
             return true;
         // No change of memory.
         case Kind::kPoolTrimmed:
@@ -169,10 +189,6 @@ bool classify(const Event& event, Meaning& out) {
         case Kind::kFailureSnapshotEnd:
         case Kind::kStreamCreated:
         case Kind::kStreamDestroyed:
-        case Kind::kGraphInstantiated:
-        case Kind::kGraphLaunched:
-        case Kind::kGraphExecReleased:
-        case Kind::kGraphReleased:
         case Kind::kGraphMemoryTrimmed:
         case Kind::kGraphMemory:
         case Kind::kSampleEnd:
@@ -254,9 +270,12 @@ struct Matcher {
         return false;
     }
 
-    // What the line says besides: the handle that is mapped, the pool that was taken from.
+    // What the line says besides: the handle that is mapped, the pool that was taken from, the graph.
     bool same_other(const Event& event, const Line& line) {
         if (line.operation == O::k_map) return event.object.value == line.other;
+        if (line.operation == O::k_graph_instantiate) return event.extra == line.other;
+        if (event.kind == Kind::kGraphAllocNode || event.kind == Kind::kGraphFreeNode)
+            return event.object.value == line.other;
         return line.operation != O::k_pool_alloc || event.object.value == 0 ||
                is_number_of(line.other, event.object.value);
     }
@@ -411,7 +430,7 @@ struct Matcher {
     }
 };
 
-enum class Space { kNone, kAddress, kMapping, kHandle, kContext, kPool };
+enum class Space { kNone, kAddress, kMapping, kHandle, kObject, kContext, kPool };
 
 Space space_of(Operation operation) {
     switch (operation) {
@@ -424,9 +443,16 @@ Space space_of(Operation operation) {
         case O::k_retain:
         case O::k_export:
         case O::k_import:
+            return Space::kHandle;
         case O::k_array_create:
         case O::k_array_destroy:
-            return Space::kHandle;
+        case O::k_mipmap_create:
+        case O::k_mipmap_destroy:
+        case O::k_graph_instantiate:
+        case O::k_graph_launch:
+        case O::k_graph_exec_destroy:
+        case O::k_graph_destroy:
+            return Space::kObject;
         case O::k_context_create:
         case O::k_context_destroy:
             return Space::kContext;

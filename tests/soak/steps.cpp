@@ -52,7 +52,7 @@ std::size_t Steps::some_bytes(unsigned most_bits) {
 void Steps::step() {
     switch (below(40)) {
         case 0:
-            return pitch();
+            return below(2) == 0 ? pitch() : array();
         case 1:
         case 2:
             return managed();
@@ -85,7 +85,7 @@ void Steps::step() {
         case 22:
             return below(10) == 0 ? context_life() : linear();
         case 23:
-            return below(4) == 0 ? capture() : linear();
+            return below(4) != 0 ? linear() : below(2) == 0 ? capture() : built_graph();
         case 24:
             return below(8) == 0 ? too_much() : linear();
         case 25:
@@ -281,6 +281,12 @@ void Steps::context_life() {
         CUdeviceptr address = 0;
         if (cuMemAlloc_v2(&address, some_bytes(22)) == CUDA_SUCCESS) own.push_back(address);
     }
+    CUarray kept = nullptr;
+    CUDA_ARRAY_DESCRIPTOR flat{};
+    flat.Width = 100;
+    flat.Format = CU_AD_FORMAT_FLOAT;
+    flat.NumChannels = 1;
+    cuArrayCreate_v2(&kept, &flat);
     void* pinned = nullptr;
     cuMemHostAlloc(&pinned, some_bytes(16), 0);
     if (!own.empty() && below(2) == 0) cuMemFree_v2(own[0]);
@@ -297,8 +303,26 @@ void Steps::capture() {
     for (unsigned i = 0; i < count; ++i)
         if (inside[i] != 0) cuMemFreeAsync(inside[i], stream_);
     CUgraph graph = nullptr;
+    if (cuStreamEndCapture(stream_, &graph) == CUDA_SUCCESS) launch(graph);
+}
+
+// The same by the graph's own interface.
+void Steps::built_graph() {
+    CUgraph graph = nullptr;
+    if (cuGraphCreate(&graph, 0) != CUDA_SUCCESS) return;
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted{};
+    wanted.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    wanted.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    wanted.poolProps.location.id = device_;
+    wanted.bytesize = some_bytes(20);
+    CUgraphNode allocation = nullptr, end = nullptr;
+    if (cuGraphAddMemAllocNode(&allocation, graph, nullptr, 0, &wanted) == CUDA_SUCCESS)
+        cuGraphAddMemFreeNode(&end, graph, &allocation, 1, wanted.dptr);
+    launch(graph);
+}
+
+void Steps::launch(CUgraph graph) {
     CUgraphExec executable = nullptr;
-    if (cuStreamEndCapture(stream_, &graph) != CUDA_SUCCESS) return;
     if (cuGraphInstantiateWithFlags(&executable, graph, 0) == CUDA_SUCCESS) {
         for (unsigned i = below(3); i > 0; --i) cuGraphLaunch(executable, stream_);
         cuStreamSynchronize(stream_);
@@ -306,6 +330,37 @@ void Steps::capture() {
     }
     cuGraphDestroy(graph);
     if (below(4) == 0) cuDeviceGraphMemTrim(device_);
+}
+
+void Steps::array() {
+    if (arrays_.size() < 5) {
+        CUarray made = nullptr;
+        CUDA_ARRAY_DESCRIPTOR flat{};
+        flat.Width = 1 + below(500);
+        flat.Height = below(300);
+        flat.Format = below(2) == 0 ? CU_AD_FORMAT_FLOAT : CU_AD_FORMAT_UNSIGNED_INT8;
+        flat.NumChannels = 1u << below(3);
+        CUDA_ARRAY3D_DESCRIPTOR deep{};
+        deep.Width = flat.Width;
+        deep.Height = 1 + below(100);
+        deep.Depth = below(8);
+        deep.Format = flat.Format;
+        deep.NumChannels = flat.NumChannels;
+        CUmipmappedArray chain = nullptr;
+        switch (below(3)) {
+            case 0:
+                if (cuMipmappedArrayCreate(&chain, &deep, 1 + below(3)) == CUDA_SUCCESS)
+                    cuMipmappedArrayDestroy(chain);
+                return;
+            case 1:
+                if (cuArray3DCreate_v2(&made, &deep) == CUDA_SUCCESS) arrays_.push_back(made);
+                return;
+            default:
+                if (cuArrayCreate_v2(&made, &flat) == CUDA_SUCCESS) arrays_.push_back(made);
+                return;
+        }
+    }
+    cuArrayDestroy(take(arrays_, CUarray{nullptr}));
 }
 
 // More than the device has, by each way in turn.
@@ -352,6 +407,7 @@ void Steps::finish() {
     while (linear_.size() > 1) cuMemFree_v2(take(linear_, CUdeviceptr{0}));  // one is a leak
     while (!managed_.empty()) cuMemFree_v2(take(managed_, CUdeviceptr{0}));
     while (!asynchronous_.empty()) cuMemFreeAsync(take(asynchronous_, CUdeviceptr{0}), stream_);
+    while (!arrays_.empty()) cuArrayDestroy(take(arrays_, CUarray{nullptr}));
     while (!host_.empty()) cuMemFreeHost(take(host_, static_cast<void*>(nullptr)));
     while (!spaces_.empty()) {
         Space space = take(spaces_, Space{});

@@ -47,6 +47,9 @@ class Steps {
     void pool_life();
     void context_life();
     void capture();
+    void built_graph();
+    void launch(CUgraph graph);
+    void array();
     void too_much();
     void nonsense();
     void child();
@@ -79,6 +82,7 @@ class Steps {
     CUstream stream_ = nullptr;
     std::vector<CUdeviceptr> linear_, managed_, asynchronous_;
     std::vector<void*> host_;
+    std::vector<CUarray> arrays_;
     std::vector<CUmemoryPool> pools_;
     std::vector<Space> spaces_;
     std::vector<unsigned char> room_;  // for cuMemHostRegister
