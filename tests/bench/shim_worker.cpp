@@ -1,12 +1,15 @@
 // The program that bench_shim.py runs again and again: calls a driver function in a loop and says what a call
 // took. It knows nothing of Fragscope; the shim is preloaded into it, or not.
-//   shim_worker CALL NOTE THREADS BATCHES [FILE]
-//     CALL: alloc (cuMemAlloc + cuMemFree in turn) or info (cuMemGetInfo)    NOTE: none, lttng, spdlog (into
-//     FILE)
+//   shim_worker CALL NOTE THREADS BATCHES [DEPTH [PAUSE_US [FILE]]]
+//     CALL: alloc (cuMemAlloc + cuMemFree in turn), async (cuMemAllocAsync + cuMemFreeAsync), create
+//     (cuMemCreate + cuMemRelease) or info (cuMemGetInfo)    NOTE: none, lttng, spdlog (into FILE), backtrace
+//     DEPTH: calls between the thread's beginning and the loop    PAUSE_US: between batches, 2000 if not
+//     given
 // Calls come in batches with a pause between them that is not measured: real programs do not call the driver
 // without a break, and whoever takes the records away gets the time that it would have.
 #include <cuda.h>
 #include <dlfcn.h>
+#include <execinfo.h>
 #include <fmt/format.h>
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
@@ -39,8 +42,8 @@ using namespace fragscope::bench;
 namespace {
 
 constexpr std::size_t kCallsPerBatch = 1000;
-constexpr timespec kPause{0, 2'000'000};
 constexpr std::size_t kBytes = 64 << 10;
+constexpr std::size_t kHandleBytes = 2 << 20;
 
 // By dlsym, so that the same binary runs on any driver that LD_LIBRARY_PATH names.
 struct Driver {
@@ -51,6 +54,11 @@ struct Driver {
     CUresult (*allocate)(CUdeviceptr*, std::size_t) = nullptr;
     CUresult (*release)(CUdeviceptr) = nullptr;
     CUresult (*info)(std::size_t*, std::size_t*) = nullptr;
+    CUresult (*allocate_async)(CUdeviceptr*, std::size_t, CUstream) = nullptr;
+    CUresult (*release_async)(CUdeviceptr, CUstream) = nullptr;
+    CUresult (*create)(CUmemGenericAllocationHandle*, std::size_t, const CUmemAllocationProp*,
+                       unsigned long long) = nullptr;
+    CUresult (*release_handle)(CUmemGenericAllocationHandle) = nullptr;
 
     bool load() {
         void* library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -62,7 +70,9 @@ struct Driver {
         return find(init, "cuInit") && find(device, "cuDeviceGet") &&
                find(retain, "cuDevicePrimaryCtxRetain") && find(set_current, "cuCtxSetCurrent") &&
                find(allocate, "cuMemAlloc_v2") && find(release, "cuMemFree_v2") &&
-               find(info, "cuMemGetInfo_v2");
+               find(info, "cuMemGetInfo_v2") && find(allocate_async, "cuMemAllocAsync") &&
+               find(release_async, "cuMemFreeAsync") && find(create, "cuMemCreate") &&
+               find(release_handle, "cuMemRelease");
     }
 };
 
@@ -93,7 +103,16 @@ class InstructionCounter {
     int fd_;
 };
 
-enum class Note { kNone, kLttng, kSpdlog };
+enum class Note { kNone, kLttng, kSpdlog, kBacktrace };
+enum class Calls { kInfo, kAlloc, kAsync, kCreate };
+
+struct Plan {
+    Calls calls = Calls::kInfo;
+    Note how = Note::kNone;
+    int batches = 1;
+    int depth = 0;
+    timespec pause{0, 2'000'000};
+};
 
 #ifdef FRAGSCOPE_BENCH_SPDLOG
 std::shared_ptr<spdlog::logger> logger;
@@ -108,6 +127,16 @@ void note(Note how, const bench_call& call) {
             bench_lttng_note(&call);
 #endif
             break;
+        case Note::kBacktrace: {
+            // What a tool does with a stack at the least: a number for it.
+            void* frames[64];
+            const int count = backtrace(frames, 64);
+            std::uint64_t hash = static_cast<std::uint64_t>(count);
+            for (int i = 0; i < count; ++i)
+                hash = (hash ^ reinterpret_cast<std::uint64_t>(frames[i])) * 0x9e3779b97f4a7c15u;
+            keep(hash);
+            break;
+        }
         case Note::kSpdlog:
 #ifdef FRAGSCOPE_BENCH_SPDLOG
             logger->info("{},{},{},{},0x{:x},{},{},{},{}", call.function, call.result, call.start_ns,
@@ -135,36 +164,60 @@ bool noted(Note how, std::uint32_t function, std::uint64_t bytes, Call&& call) {
     return result == CUDA_SUCCESS;
 }
 
-bool batch(const Driver& driver, bool allocations, Note how) {
+bool batch(const Driver& driver, Calls calls, Note how) {
     bool good = true;
-    if (allocations) {
-        for (std::size_t i = 0; i < kCallsPerBatch / 2; ++i) {
-            CUdeviceptr address = 0;
-            good &= noted(how, 1, kBytes, [&] { return driver.allocate(&address, kBytes); });
-            good &= noted(how, 2, 0, [&] { return driver.release(address); });
-        }
-    } else {
-        for (std::size_t i = 0; i < kCallsPerBatch; ++i) {
-            std::size_t unused = 0;
-            std::size_t total = 0;
-            good &= noted(how, 3, 0, [&] { return driver.info(&unused, &total); });
+    const std::size_t pairs = kCallsPerBatch / 2;
+    switch (calls) {
+        case Calls::kInfo:
+            for (std::size_t i = 0; i < kCallsPerBatch; ++i) {
+                std::size_t unused = 0;
+                std::size_t total = 0;
+                good &= noted(how, 3, 0, [&] { return driver.info(&unused, &total); });
+            }
+            break;
+        case Calls::kAlloc:
+            for (std::size_t i = 0; i < pairs; ++i) {
+                CUdeviceptr address = 0;
+                good &= noted(how, 1, kBytes, [&] { return driver.allocate(&address, kBytes); });
+                good &= noted(how, 2, 0, [&] { return driver.release(address); });
+            }
+            break;
+        case Calls::kAsync:
+            for (std::size_t i = 0; i < pairs; ++i) {
+                CUdeviceptr address = 0;
+                good &=
+                    noted(how, 4, kBytes, [&] { return driver.allocate_async(&address, kBytes, nullptr); });
+                good &= noted(how, 5, 0, [&] { return driver.release_async(address, nullptr); });
+            }
+            break;
+        case Calls::kCreate: {
+            CUmemAllocationProp properties{};
+            properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+            properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+            for (std::size_t i = 0; i < pairs; ++i) {
+                CUmemGenericAllocationHandle handle = 0;
+                good &= noted(how, 6, kHandleBytes,
+                              [&] { return driver.create(&handle, kHandleBytes, &properties, 0); });
+                good &= noted(how, 7, 0, [&] { return driver.release_handle(handle); });
+            }
+            break;
         }
     }
     return good;
 }
 
-void measure(const Driver& driver, CUcontext context, bool allocations, Note how, int batches,
-             std::atomic<int>& waiting, Samples& samples) {
+void measure(const Driver& driver, CUcontext context, const Plan& plan, std::atomic<int>& waiting,
+             Samples& samples) {
     samples.failed = driver.set_current(context) != CUDA_SUCCESS;
     const InstructionCounter counter;
-    samples.failed = samples.failed || !batch(driver, allocations, how);  // warms up
+    samples.failed = samples.failed || !batch(driver, plan.calls, plan.how);  // warms up
     --waiting;
     while (waiting.load() > 0) std::this_thread::yield();
-    for (int i = 0; i < batches && !samples.failed; ++i) {
-        nanosleep(&kPause, nullptr);
+    for (int i = 0; i < plan.batches && !samples.failed; ++i) {
+        if (plan.pause.tv_nsec != 0) nanosleep(&plan.pause, nullptr);
         const std::uint64_t instructions = counter.available() ? counter.now() : 0;
         const std::uint64_t begin = monotonic_ns();
-        samples.failed = !batch(driver, allocations, how);
+        samples.failed = !batch(driver, plan.calls, plan.how);
         const std::uint64_t spent = monotonic_ns() - begin;
         samples.ns.push_back(static_cast<double>(spent) / kCallsPerBatch);
         if (counter.available()) {
@@ -172,6 +225,16 @@ void measure(const Driver& driver, CUcontext context, bool allocations, Note how
                                            kCallsPerBatch);
         }
     }
+}
+
+// `depth` frames further down.
+template <typename Function>
+[[gnu::noinline]] void below(int depth, Function&& function) {
+    if (depth <= 0)
+        function();
+    else
+        below(depth - 1, function);
+    keep(depth);  // not a tail call
 }
 
 template <typename Read>
@@ -210,22 +273,32 @@ int complain(const std::string& what) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc < 5) return complain("usage: shim_worker alloc|info none|lttng|spdlog THREADS BATCHES [FILE]");
-    const bool allocations = std::string_view(argv[1]) == "alloc";
-    const std::string_view wanted = argv[2];
+    constexpr const char* kUsage =
+        "usage: shim_worker alloc|async|create|info none|lttng|spdlog|backtrace THREADS BATCHES [DEPTH "
+        "[PAUSE_US [FILE]]]";
+    if (argc < 5) return complain(kUsage);
+    const std::string_view called = argv[1], wanted = argv[2];
+    Plan plan;
+    plan.calls = called == "alloc"    ? Calls::kAlloc
+                 : called == "async"  ? Calls::kAsync
+                 : called == "create" ? Calls::kCreate
+                                      : Calls::kInfo;
     const int threads = std::max(1, std::min(64, atoi(argv[3])));
-    const int batches = std::max(1, atoi(argv[4]));
-    Note how = Note::kNone;
+    plan.batches = std::max(1, atoi(argv[4]));
+    plan.depth = argc > 5 ? std::max(0, std::min(1000, atoi(argv[5]))) : 0;
+    if (argc > 6) plan.pause.tv_nsec = std::max(0L, std::min(999'999L, atol(argv[6]))) * 1000;
     if (wanted == "lttng") {
 #ifndef FRAGSCOPE_BENCH_LTTNG
         return complain("built without LTTng-UST");
 #endif
-        how = Note::kLttng;
+        plan.how = Note::kLttng;
+    } else if (wanted == "backtrace") {
+        plan.how = Note::kBacktrace;
     } else if (wanted == "spdlog") {
 #ifdef FRAGSCOPE_BENCH_SPDLOG
-        if (argc < 6) return complain("spdlog needs a FILE");
-        logger = spdlog::basic_logger_mt("bench", argv[5], true);
-        how = Note::kSpdlog;
+        if (argc < 8) return complain("spdlog needs a FILE");
+        logger = spdlog::basic_logger_mt("bench", argv[7], true);
+        plan.how = Note::kSpdlog;
 #else
         return complain("built without spdlog");
 #endif
@@ -241,10 +314,15 @@ int main(int argc, char** argv) {
     std::vector<Samples> samples(static_cast<std::size_t>(threads));
     std::vector<std::thread> running;
     std::atomic<int> waiting{threads};
+    const std::uint64_t begin = monotonic_ns();
     for (Samples& own : samples) {
-        running.emplace_back([&] { measure(driver, context, allocations, how, batches, waiting, own); });
+        running.emplace_back(
+            [&] { below(plan.depth, [&] { measure(driver, context, plan, waiting, own); }); });
     }
     for (std::thread& thread : running) thread.join();
+    const double seconds = static_cast<double>(monotonic_ns() - begin) / 1e9;
+    const double calls =
+        static_cast<double>(threads) * (plan.batches + 1) * static_cast<double>(kCallsPerBatch);
 
     std::vector<double> ns;
     std::vector<double> instructions;
@@ -253,8 +331,10 @@ int main(int argc, char** argv) {
         ns.insert(ns.end(), own.ns.begin(), own.ns.end());
         instructions.insert(instructions.end(), own.instructions.begin(), own.instructions.end());
     }
-    fmt::print("{{\"ns\": {:.2f}, \"instructions\": {}, \"tsc_ns\": {:.2f}, \"clock_ns\": {:.2f}}}\n",
-               median(ns), instructions.empty() ? "null" : fmt::format("{:.1f}", median(instructions)),
-               cost_of_tsc(), cost_of_clock());
+    fmt::print(
+        "{{\"ns\": {:.2f}, \"instructions\": {}, \"tsc_ns\": {:.2f}, \"clock_ns\": {:.2f}, \"calls\": "
+        "{:.0f}, \"per_second\": {:.0f}}}\n",
+        median(ns), instructions.empty() ? "null" : fmt::format("{:.1f}", median(instructions)),
+        cost_of_tsc(), cost_of_clock(), calls, calls / seconds);
     return 0;
 }
