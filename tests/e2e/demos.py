@@ -140,7 +140,7 @@ def run(build, program, flavour):
 
 
 def main():
-    build = pathlib.Path(sys.argv[1])
+    build = pathlib.Path(sys.argv[1]).resolve()
     program = sys.argv[2]
     for flavour in sys.argv[3:] or ["shared", "static"]:
         run(build, program, flavour)

@@ -29,7 +29,7 @@ def processes(build, library_path, *program):
 
 
 def main():
-    build = pathlib.Path(sys.argv[1])
+    build = pathlib.Path(sys.argv[1]).resolve()
     simulated = build / "tests" / "simcuda"
     healthy = str(build / "tests" / "programs" / "healthy_shared")
 

@@ -32,7 +32,7 @@ def driver_log(log):
 
 
 def main():
-    build, program = pathlib.Path(sys.argv[1]), sys.argv[2]
+    build, program = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
     fragscope = build / "tools" / "fragscope"
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-BUILD = pathlib.Path(sys.argv[1])
+BUILD = pathlib.Path(sys.argv[1]).resolve()
 FRAGSCOPE = BUILD / "tools" / "fragscope"
 CLIENT = [sys.executable, str(pathlib.Path(__file__).with_name("client.py"))]
 TIMEOUT = 60
@@ -79,7 +79,7 @@ class Place:
         return [line for line in lines if "ended_how" in line]
 
     def allocations(self, status=0):
-        return len(self.events("--function", "cuMemAlloc_v2", status=status))
+        return len(self.events("--kind", "linear_acquired", status=status))
 
 
 class Skipped(Exception):
@@ -399,7 +399,7 @@ def kill_collector(p):
 def family(p):
     # The parent comes to the driver after the fork: CUDA does not work in children of a process that uses it.
     expect(p.run("fork:alloc:2", "alloc:4"), 0, "recorded 2 processes")
-    by_process = [sum(1 for e in p.events("--function", "cuMemAlloc_v2") if e["process"] == i) for i in (0, 1)]
+    by_process = [sum(1 for e in p.events("--kind", "linear_acquired") if e["process"] == i) for i in (0, 1)]
     assert sorted(by_process) == [2, 4], by_process
     parent, child = sorted(p.processes(), key=lambda q: q["ended_how"] != "exit 0")
     assert parent["ended_how"] == "exit 0" and child["parent_pid"] == parent["pid"], (parent, child)
@@ -550,11 +550,11 @@ def call_stacks(p):
 def many_threads(p):
     """Threads give their places back, so that ten thousand one after the other do with the few hundred that there are."""
     expect(p.run("threads:10000", options=["--buffer", "8MiB"]), 0, "recorded 1 process", "nothing known to be lost")
-    events = p.events("--function", "cuMemAlloc_v2")
+    events = p.events("--kind", "linear_acquired")
     assert len(events) == 10000 and len({e["thread"] for e in events}) > 1000, len(events)
     p.trace.unlink()
     expect(p.run("together:300", options=["--buffer", "8MiB"]), 0, "recorded 1 process", "nothing known to be lost")
-    events = p.events("--function", "cuMemAlloc_v2")
+    events = p.events("--kind", "linear_acquired")
     assert len({e["thread"] for e in events}) == 300, len(events)
 
 
