@@ -76,6 +76,7 @@ std::optional<report::CallStack> call_stack_of(const Trace& trace, ProcessIndex 
     }
     out.set_cut(found->second.cut());
     out.set_lost(found->second.lost());
+    out.set_no_lines(found->second.no_lines());
     return out;
 }
 

@@ -24,6 +24,10 @@ void put_stack(Page& page, const report::CallStack& stack, int indent, std::size
         rest += (rest.empty() ? "" : "; ") +
                 std::string("then code whose caller could not be found: what lies further out is not known");
     }
+    if (stack.no_lines()) {
+        rest += (rest.empty() ? "" : "; ") +
+                std::string("Python was running, and its lines could not be read");
+    }
     if (!rest.empty()) page.paragraph(upper_first(rest) + ".", indent, Tone::kQuiet);
 }
 

@@ -6,10 +6,13 @@
 #include "host.h"
 
 extern "C" unsigned long long fragscope_sim_unsafe_calls();
+extern "C" unsigned long long fragscope_sim_doubtful_calls();  // that no document allows in a capture, or forbids
 
 namespace {
 
-void say_unsafe(const char* where) { std::printf("unsafe %s %llu\n", where, fragscope_sim_unsafe_calls()); }
+void say_unsafe(const char* where) {
+    std::printf("unsafe %s %llu, doubtful %llu\n", where, fragscope_sim_unsafe_calls(), fragscope_sim_doubtful_calls());
+}
 
 void allowed(CUstream stream) {
     CUdeviceptr captured = 0, other = 0;

@@ -50,6 +50,7 @@ TEST_CASE("the failed call's stack: origin, files and offsets, lines of Python, 
     made.add_frames(wire::address_frame(0x7f00));
     made.add_frames(wire::module_frame(9, 0x10));  // a file whose name was lost
     made.set_lost(true);
+    made.set_no_lines(true);
     const auto e = explained(session);
     const report::CallStack& got = e.request().stack();
     CHECK(got.origin() == "cudaMalloc");
@@ -59,6 +60,7 @@ TEST_CASE("the failed call's stack: origin, files and offsets, lines of Python, 
     CHECK(got.frames(2) == "0x7f00 (code without a file)");
     CHECK(got.frames(3) == "0x10 in a file whose name was lost");
     CHECK(got.lost());
+    CHECK(got.no_lines());
     CHECK(make_report(session.trace()).failures(0).stack().frames_size() == 4);
 }
 
