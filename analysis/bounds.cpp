@@ -89,21 +89,28 @@ class Bound {
         }
         return *this;
     }
-    // What was tried in place after the failure, by this very mechanism.
-    Bound& probed(wire::ProbeMechanism mechanism) {
-        if (const std::uint64_t most = s_.probes.granted(mechanism); most > low_) {
+    // What was granted in place after the failure, and undone.
+    Bound& granted(std::uint64_t most, const char* how) {
+        if (most > low_) {
             low_ = most;
             tried_ = true;
-            out_.set_low_evidence(fmt::format(
-                "{} {} granted when it was tried right after the failure, and undone", in_words(most),
-                mechanism == wire::ProbeMechanism::kStitched ? "in all were" : "was"));
+            out_.set_low_evidence(
+                fmt::format("{} {} right after the failure, and undone", in_words(most), how));
         }
+        return *this;
+    }
+    // What was refused then.
+    Bound& refused(wire::ProbeMechanism mechanism) {
         if (const auto least = s_.probes.refused(mechanism)) {
             at_most(
                 *least - std::min<std::uint64_t>(*least, 1), "a trial that was refused",
                 fmt::format("{} was refused when it was tried right after the failure", in_words(*least)));
         }
         return *this;
+    }
+    // What was tried in place after the failure, by this very mechanism.
+    Bound& probed(wire::ProbeMechanism mechanism) {
+        return granted(s_.probes.granted(mechanism), "was granted when it was tried").refused(mechanism);
     }
     // The failed call itself bounds its own mechanism, size and moment, and nothing else.
     Bound& failed(bool same_mechanism) {
@@ -198,13 +205,21 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
     stitched.witnessed(seen.handles_together, true)
         .at_most(in_whole(free, minimum), sum, said + ", in whole units of " + in_words(minimum));
     if (kind == Kind::kHandleCreated && s.request.requested == minimum) stitched.failed(true);
-    stitched.probed(wire::ProbeMechanism::kStitched);
+    // The trial makes the handles and maps none: it speaks of a mapped range only with the trial of addresses.
+    const std::uint64_t handles = s.probes.granted(wire::ProbeMechanism::kStitched);
+    stitched
+        .granted(std::min(handles, s.probes.granted(wire::ProbeMechanism::kAddresses)),
+                 "in all were granted as handles, and as much in one address range, though not mapped, when "
+                 "they were tried")
+        .refused(wire::ProbeMechanism::kStitched);
     out.push_back(
         stitched.done("many small cuMemCreate mapped side by side: consecutive addresses, no larger physical "
                       "extent and no more bytes "
                       "than nobody holds; it needs an address range, and a mapping call for each unit"));
     Bound segmented(s, "segmented", s.physical);
-    segmented.witnessed(seen.pieces_together, true).at_most(free, sum, said);
+    segmented.witnessed(seen.pieces_together, true)
+        .at_most(free, sum, said)
+        .granted(handles, "in all were granted as separate handles when they were tried");
     if (kind == Kind::kLinearAcquired && s.request.requested <= kPackedUpTo) segmented.failed(true);
     out.push_back(
         segmented.done("several allocations that the program addresses through a table: every consumer of "

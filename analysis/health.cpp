@@ -23,11 +23,11 @@ void losses_in_words(const Trace& trace, ProcessIndex process, report::Health& o
     out.set_records_lost(out.records_lost() + losses.records);
     if (losses.records != 0) {
         out.add_warnings(
-            fmt::format("{} records of {} were lost ({} of them acquisitions, of {} in all): its books may "
-                        "be too low or too high.",
+            fmt::format("{} records of {} were lost ({} of them acquisitions, {}): its books may be too low or "
+                        "too high.",
                         losses.records, who, loss.acquisitions(),
-                        loss.has_acquired_bytes() ? in_words(loss.acquired_bytes())
-                                                  : std::string("an unknown number of bytes")));
+                        loss.acquired_bytes() != 0 ? "of at least " + in_words(loss.acquired_bytes()) + " in all"
+                                                   : std::string("of how many bytes is not known")));
     }
     for (const std::string& lost : lost_in_words(losses))
         out.add_warnings(fmt::format("Lost of {}: {}.", who, lost));

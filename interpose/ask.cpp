@@ -56,9 +56,11 @@ Questions::Questions() {
     else if (contexts_ending.load() != 0 || somebody_alone.load())
         refusal_ = Refusal::kOthers;
     if (!allowed()) asking.fetch_sub(1);
+    thread_state.asking = allowed();
 }
 
 Questions::~Questions() {
+    thread_state.asking = false;
     if (alone_) somebody_alone.store(false);
     if (allowed()) asking.fetch_sub(1);
 }
@@ -67,7 +69,7 @@ bool Questions::alone() {
     if (!allowed() || somebody_alone.exchange(true)) return false;
     alone_ = true;
     wait_for_questions(1);
-    return true;
+    return asking.load() <= 1;
 }
 
 CUstream capture_begins(CUstream stream) {
@@ -80,17 +82,41 @@ CUstream capture_begins(CUstream stream) {
     return stream;
 }
 
+CUstream capture_may_end(CUstream stream) {
+    thread_state.capture_ends = false;
+    if (captures_running.load(std::memory_order_relaxed) == 0) return stream;
+    const auto ask = driver.cuStreamIsCapturing.load(std::memory_order_relaxed);
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    thread_state.capture_ends = ask != nullptr && ask(stream, &status) == CUDA_SUCCESS &&
+                                status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return stream;
+}
+
 void context_end_begins(HookId function) {
     if (!attached()) return;
     take_sample(wire::SampleReason::kContextEnds, function);
     contexts_ending.fetch_add(1);
+    thread_state.ending_counted = true;
     wait_for_questions(0);
 }
 
 void context_end_done() {
+    thread_state.ending_counted = false;
     // Not below 0 where the process was not attached when the call began.
     std::int32_t ending = contexts_ending.load();
     while (ending > 0 && !contexts_ending.compare_exchange_weak(ending, ending - 1)) {
+    }
+}
+
+void forget_call(ThreadState& thread) {
+    if (thread.capture_counted && captures_running.load() > 0) captures_running.fetch_sub(1);
+    thread.capture_counted = false;
+    if (thread.ending_counted) context_end_done();
+    if (thread.asking) {
+        // Who asked alone is not known any more: somebody else asking too is the lesser harm.
+        somebody_alone.store(false);
+        asking.fetch_sub(1);
+        thread.asking = false;
     }
 }
 

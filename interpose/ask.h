@@ -43,6 +43,8 @@ void tell_graph_memory(std::uint8_t device, unsigned flags, HookId function);
 // The program is about to begin a capture on `stream`, which is returned; capture_begun() of the call
 // follows.
 CUstream capture_begins(CUstream stream);
+// The program is about to destroy `stream`, which is returned: with it a capture may end without a call that says so.
+CUstream capture_may_end(CUstream stream);
 // The program is about to end a context, by whatever call; then it has.
 void context_end_begins(HookId function);
 void context_end_done();
@@ -52,6 +54,8 @@ void know_context(std::uint8_t device, std::uint64_t context, bool primary);
 void lose_context(std::uint64_t context);
 
 void forget_questions();  // a new attachment
+// The call that this thread was in was left by a jump: what was counted of it is taken back.
+void forget_call(ThreadState& thread);
 
 std::uint64_t monotonic_ns();
 

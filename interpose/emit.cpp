@@ -268,6 +268,15 @@ bool emit_text(wire::TextKind kind, std::uint16_t subject, const char* text, std
     return true;
 }
 
+void count_untold() {
+    if (!attached()) return;
+    const ThreadState& thread = thread_state;
+    if (thread.ring && thread.generation == generation())
+        thread.ring.header()->lost_others.fetch_add(1, std::memory_order_relaxed);
+    else
+        session.slot->records_without_ring.fetch_add(1, std::memory_order_relaxed);
+}
+
 void forget_names() {
     for (std::atomic<bool>& sent : name_sent) sent.store(false, std::memory_order_relaxed);
 }

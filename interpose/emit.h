@@ -40,8 +40,15 @@ struct ThreadState {
     std::uint64_t gave_up_at = kNever;  // where the reader stood when waiting for it was given up
     std::uint8_t context_device = wire::kDeviceUnknown;
     bool straight = false;  // see go_straight()
+    bool capture_ends = false;  // see capture_may_end()
+    bool asking = false;    // the shim's own questions are under way
+    bool ending_counted = false;  // the call that this thread is in ends a context and is counted as such
     bool capture_counted = false;       // the capture that this thread begins is among captures_running
     std::uint64_t unsampled_bytes = 0;  // acquired by this thread; kFirstLook: a context is new; see sample.h
+
+    std::uintptr_t entered_at = 0;   // frame of the wrapper that the thread is in, of the last one where it is in none
+    std::uintptr_t entered_from = 0;  // where that one returns to, as it stood in that frame
+    std::uintptr_t entering_at = 0;  // frame of the wrapper that was entered last
 
     bool inside() const { return gate == kBusy || gate == kNested; }
 };
@@ -105,6 +112,9 @@ bool emit_text(wire::TextKind kind, std::uint16_t subject, const char* text, std
 // Functions whose names are out: until then every thread sends the name, so that no record can be ahead of
 // it.
 extern constinit std::atomic<bool> name_sent[kNamedCount];
+// Counts a call of the program's whose record cannot be made: what kind it was of is not told, as nothing may
+// be concluded from that.
+void count_untold();
 // Forgets which function names were sent (a new attachment).
 void forget_names();
 

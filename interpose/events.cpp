@@ -433,6 +433,9 @@ std::size_t Call::parts_of(Kind kind, std::size_t count) const {
 }
 
 void Call::object_released(Kind kind, const void* object) {
+    if (kind == Kind::kStreamDestroyed && succeeded() && thread_state.capture_ends &&
+        captures_running.load(std::memory_order_relaxed) > 0)
+        captures_running.fetch_sub(1, std::memory_order_relaxed);
     unplaced_inline(kind, 0, 0, number_of(object), 0);
 }
 

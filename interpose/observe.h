@@ -4,6 +4,8 @@
 // it can touch errno; the rest saves it.
 #pragma once
 
+#include <signal.h>
+
 #include <cerrno>
 
 #include "interpose/ask.h"
@@ -11,6 +13,7 @@
 #include "interpose/driver.h"
 #include "interpose/emit.h"
 #include "interpose/hot.h"
+#include "interpose/unwind.h"
 
 namespace fragscope::interpose {
 
@@ -50,6 +53,34 @@ template <typename Function, typename Row>
     return result;
 }
 
+// In a handler that has a stack of its own, whose place says nothing of what called what.
+inline bool on_signal_stack() {
+    stack_t stack;  // errno stays: asking with good arguments does not fail
+    return sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_ONSTACK) != 0;
+}
+
+// Whether the wrapper that the thread is said to be in was left by a jump (longjmp out of a signal handler, a
+// common way to limit a call's time): then its frame lies below the one of the wrapper that is entered now.
+// Or that frame holds something else by now.
+inline bool left_by_jump(const ThreadState& thread) {
+    if (thread.entering_at >= thread.entered_at) return !on_signal_stack();
+#if defined(__x86_64__)
+    const std::uintptr_t at = thread.entered_at + sizeof(std::uintptr_t);
+    const int saved = errno;
+    const bool left = thread.entered_at != UINTPTR_MAX && at % sizeof at == 0 && can_read(at) &&
+                      *reinterpret_cast<const volatile std::uintptr_t*>(at) != thread.entered_from;
+    errno = saved;
+    return left;
+#else
+    return false;
+#endif
+}
+
+[[gnu::always_inline]] inline void enter(ThreadState& thread, const void* caller) {
+    thread.entered_at = thread.entering_at;
+    thread.entered_from = reinterpret_cast<std::uintptr_t>(caller);
+}
+
 // The next wrapper that this thread enters calls the driver's own function. It takes the slow path, where
 // that is looked at.
 inline void go_straight() {
@@ -71,9 +102,19 @@ template <When when, typename Function, typename Row>
         real = reinterpret_cast<Function>(resolve(id));
         if (real == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
     }
-    if (thread.inside()) return nested(thread, real, own.load(std::memory_order_acquire), row);
+    if (thread.inside()) {
+        if (!left_by_jump(thread)) {
+            // A signal handler of the program's: to record it could meet a record half made.
+            if (!in_driver(caller) && !in_other(caller)) count_untold();
+            return nested(thread, real, own.load(std::memory_order_acquire), row);
+        }
+        count_untold();
+        forget_call(thread);
+        thread.gate = thread.gate_when_idle;
+    }
     if (attachment == kOff) return row(real);
     thread.gate = kBusy;
+    enter(thread, caller);
     // Before the first time is taken: which clock it is of, the session says.
     if (attachment == 0) attach();
 
@@ -110,9 +151,11 @@ template <When when, typename Function, typename Row>
                                                const std::atomic<Function>& own, Row row) {
     ThreadState& thread = thread_state;
     const Function real = onward.load(std::memory_order_relaxed);
+    thread.entering_at = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
     if (thread.gate != generation() || real == nullptr) [[unlikely]]
         return observe_slowly<when>(id, onward, own, __builtin_return_address(0), row);
     thread.gate = kBusy;
+    enter(thread, __builtin_return_address(0));
 
     if constexpr (when == When::kEnds) context_end_begins(id);
     std::uint64_t sequence = 0, start = 0;

@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <cerrno>
+
 #include "interpose/ask.h"
 #include "interpose/driver.h"
 #include "interpose/emit.h"
@@ -168,7 +170,14 @@ CUmemoryPool forget_pool(CUmemoryPool pool) {
         auto value = reinterpret_cast<std::uint64_t>(pool);
         current.compare_exchange_strong(value, 0);  // the device goes back to its default pool
     }
-    for (int turn = 0; turn < 1000 && known_pools.readers.load() != 0; ++turn) sched_yield();
+    // Longer than any answer that is under way.
+    constexpr std::uint64_t kPatienceNs = 2'000'000'000;
+    if (known_pools.readers.load() != 0) {
+        const int saved = errno;
+        const std::uint64_t deadline = monotonic_ns() + kPatienceNs;
+        while (known_pools.readers.load() != 0 && monotonic_ns() < deadline) sched_yield();
+        errno = saved;
+    }
     return pool;
 }
 

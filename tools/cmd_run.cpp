@@ -26,6 +26,8 @@ constexpr std::uint64_t kMaxWaitNs = 10'000'000'000;
 constexpr int kMaxLingerS = 1'000'000;
 constexpr std::uint64_t kMinSampleNs = 1'000'000;
 constexpr std::uint64_t kDefaultProbeNs = 200'000'000;
+// A capture or the end of a context waits for trials of another thread, and for no longer than two seconds.
+constexpr std::uint64_t kMaxProbeNs = 1'000'000'000;
 constexpr std::uint64_t kDefaultProbeBytes = std::uint64_t{64} << 30;
 constexpr char kDefaultStacks[] = "1MiB";
 constexpr char kDefaultSample[] = "every:100ms,bytes:64MiB";
@@ -116,7 +118,7 @@ bool parse_probe(const std::string& text, collector::SessionOptions& session) {
     const std::optional<std::uint64_t> ns = parse_duration(text.substr(0, comma));
     const std::optional<std::uint64_t> bytes =
         comma == std::string::npos ? kDefaultProbeBytes : parse_size(text.substr(comma + 1));
-    if (!ns || *ns == 0 || !bytes || *bytes == 0) return false;
+    if (!ns || *ns == 0 || *ns > kMaxProbeNs || !bytes || *bytes == 0) return false;
     session.probe_ns = *ns;
     session.probe_bytes = *bytes;
     return true;
@@ -274,7 +276,7 @@ int cmd_run(int argc, char** argv) {
     // CLI11 calls a flag without a value "true".
     if (probe_option->count() != 0 && !parse_probe(probe == "true" ? "" : probe, options.session)) {
         complain(fmt::format(
-            "--probe-on-oom={}: expected TIME or TIME,SIZE, such as 200ms,64GiB, at most 10s", probe));
+            "--probe-on-oom={}: expected TIME or TIME,SIZE, such as 200ms,64GiB, at most 1s", probe));
         return kWrongUsage;
     }
     options.nvtx = !no_nvtx;

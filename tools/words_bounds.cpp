@@ -32,6 +32,17 @@ void put_bounds(Page& page, const Explanation& explanation) {
     }
 }
 
+namespace {
+
+// What the recorder did, which is less than what a program would do with it.
+std::string trial_words(const std::string& mechanism) {
+    if (mechanism == "stitched") return "physical handles of the minimum granularity, together; not mapped";
+    if (mechanism == "pool") return "from a pool of the recorder's own, which was empty (cuMemAllocFromPoolAsync)";
+    return mechanism_words(mechanism);
+}
+
+}  // namespace
+
 void put_probes(Page& page, const Explanation& explanation) {
     if (explanation.probes().empty() && explanation.probes_note().empty()) return;
     page.heading("Tried in place, right after the failure");
@@ -44,7 +55,7 @@ void put_probes(Page& page, const Explanation& explanation) {
                      {"took", Align::kRight}};
     for (const report::Probe& probe : explanation.probes()) {
         Table::Row row;
-        row.cells = {mechanism_words(probe.mechanism()), human_bytes(probe.bytes()),
+        row.cells = {trial_words(probe.mechanism()), human_bytes(probe.bytes()),
                      probe.bytes() == 0 ? "could not be tried"
                      : probe.granted()  ? "granted"
                                         : "refused: " + probe.result_name(),

@@ -14,8 +14,24 @@ void put_stack(Page& page, const report::CallStack& stack, int indent, std::size
     std::size_t number = 0;
     if (!stack.origin().empty()) page.item("by", stack.origin() + " (runtime function)", indent);
     const auto frames = static_cast<std::size_t>(stack.frames_size());
-    const std::size_t shown = std::min(frames, most);
-    for (std::size_t i = 0; i < shown; ++i)
+    // Where there is no room for all, the innermost frame and then the lines of Python tell most: between them lies the
+    // interpreter's way to the call.
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < frames && most < frames; ++i) {
+        if (stack.frames(static_cast<int>(i)).find("[Python]") == std::string::npos) continue;
+        first = i;
+        break;
+    }
+    if (first + 2 > most) {
+        page.item("#0", stack.frames(0), indent);
+        page.paragraph(fmt::format("({} left out here)", counted(first - 1, "frame")), indent, Tone::kQuiet);
+        number = first;
+        most = most - 2;
+    } else {
+        first = 0;
+    }
+    const std::size_t shown = std::min(frames, first + most);
+    for (std::size_t i = first; i < shown; ++i)
         page.item(fmt::format("#{}", number++), stack.frames(static_cast<int>(i)), indent);
     std::string rest;
     if (shown < frames) rest = fmt::format("and {} further out", counted(frames - shown, "frame"));

@@ -1,6 +1,7 @@
 """Group 10: calls before main() and after it, and every way to end."""
 import signal
 
+from groups.crowds import lost_records
 from registry import check
 
 WAYS = {"return": 5, "exit": 5, "_exit": 5, "quick_exit": 5, "abort": -signal.SIGABRT, "kill": -signal.SIGKILL,
@@ -36,3 +37,18 @@ def driver_shut_down(b):
         b.books(traced)
         late = [e for e in b.events("--function", "cuMemAlloc_v2") if e["result"] == 4]
         b.that(late, "the late calls are not in the trace")
+
+
+@check(10, "a call that a signal handler leaves by a jump, one that it makes itself, a captured stream destroyed")
+def jumps(b):
+    """After the jump the thread is recorded again. What was not recorded is counted as lost. No capture is said to go on."""
+    b.settings["LATENCY_cuCtxSynchronize"] = "1s"
+    for word in ("jump", "handler", "stream"):
+        plain, _ = b.both(b.host("jumps"), word)
+        b.that("left" in plain.out or word != "jump", plain.out)
+        b.that("allocation 0" in plain.out or word != "handler", plain.out)
+        made = [e["result"] for e in b.events("--kind", "linear_acquired")]
+        b.equal(made, [0, 0, 0, 0, 2], word)
+        ends = b.events("--kind", "failure_snapshot_end")
+        b.equal(["captured" in e["flags"] for e in ends], [False], word)
+        b.equal(sum(lost_records(b).values()), 0 if word == "stream" else 1, word)

@@ -34,7 +34,9 @@ TEST_CASE("a grant is the lower end of its own mechanism, a refusal its upper en
     const auto e = explained(session);
     CHECK(bound(e, "direct").largest().low_bytes() == 512 * kMiB);
     CHECK(bound(e, "direct").largest().high_bytes() == 768 * kMiB - 1);
-    CHECK(bound(e, "stitched").largest().low_bytes() == 896 * kMiB);
+    // The trial maps nothing: of a mapped range it says something only where addresses were tried too.
+    CHECK(bound(e, "stitched").largest().low_bytes() == 0);
+    CHECK(bound(e, "segmented").largest().low_bytes() == 896 * kMiB);
     CHECK(bound(e, "stitched").largest().high_bytes() == 3 * kGiB / 2);  // device-free memory still
     CHECK(bound(e, "vmm").largest().low_bytes() == 0);
     CHECK(bound(e, "vmm").largest().high_bytes() == 256 * kMiB - 1);
@@ -44,6 +46,17 @@ TEST_CASE("a grant is the lower end of its own mechanism, a refusal its upper en
     CHECK(e.probes(1).result_name() == "CUDA_ERROR_OUT_OF_MEMORY");
     CHECK(e.probes_note().find("64 MiB held at once") != std::string::npos);
     CHECK(e.of_failures() == 1);  // refused trials are no failures of the program
+}
+
+TEST_CASE("handles side by side: no more than the handles and the addresses that were granted") {
+    SessionBuilder session;
+    auto& p = refused_handle(session);
+    p.probe(ProbeMechanism::kAddresses, 640 * kMiB, 0).probe(ProbeMechanism::kStitched, 896 * kMiB, 0);
+    p.probes_end();
+    const auto e = explained(session);
+    CHECK(bound(e, "stitched").largest().low_bytes() == 640 * kMiB);
+    CHECK(bound(e, "stitched").low_evidence().find("though not mapped") != std::string::npos);
+    CHECK(bound(e, "segmented").largest().low_bytes() == 896 * kMiB);
 }
 
 TEST_CASE("one handle refused where as many bytes came in small ones: physical fragmentation") {
