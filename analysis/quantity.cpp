@@ -148,10 +148,11 @@ report::Quantity Quantity::message() const {
     return out;
 }
 
-std::optional<Quantity> plus(const Quantity& a, const Quantity& b, Definition definition,
-                             std::string reason) {
-    if (!(a.scope() == b.scope())) return std::nullopt;
-    const Interval interval = a.interval() + b.interval();
+namespace {
+
+// What arithmetic on two quantities of one scope gives: known as well as the weaker of them.
+Quantity result_of(const Quantity& a, const Quantity& b, Definition definition, const Interval& interval,
+                   std::string reason) {
     switch (of_result(a, b, interval)) {
         case report::Quantity::unknown:
             return Quantity::unknown(definition, a.scope(), std::move(reason));
@@ -162,6 +163,15 @@ std::optional<Quantity> plus(const Quantity& a, const Quantity& b, Definition de
         default:
             return Quantity::bounded(definition, interval, a.scope(), std::move(reason));
     }
+}
+
+}  // namespace
+
+std::optional<Quantity> plus(const Quantity& a, const Quantity& b, Definition definition,
+                             std::string reason) {
+    if (!(a.scope() == b.scope())) return std::nullopt;
+    const Interval interval = a.interval() + b.interval();
+    return result_of(a, b, definition, interval, std::move(reason));
 }
 
 std::optional<Quantity> minus(const Quantity& a, const Quantity& b, Definition definition,
@@ -175,16 +185,7 @@ std::optional<Quantity> minus(const Quantity& a, const Quantity& b, Definition d
     Interval interval;
     if (a.low() && b.high()) interval.low = *a.low() > *b.high() ? *a.low() - *b.high() : 0;
     if (a.high() && b.low()) interval.high = *a.high() - *b.low();
-    switch (of_result(a, b, interval)) {
-        case report::Quantity::unknown:
-            return Quantity::unknown(definition, a.scope(), std::move(reason));
-        case report::Quantity::derived:
-            return Quantity::derived(definition, *interval.low, a.scope(), std::move(reason));
-        case report::Quantity::assumed:
-            return Quantity::assumed(definition, interval, a.scope(), std::move(reason));
-        default:
-            return Quantity::bounded(definition, interval, a.scope(), std::move(reason));
-    }
+    return result_of(a, b, definition, interval, std::move(reason));
 }
 
 Margin margin_of(const Interval& available, const Interval& needed) {

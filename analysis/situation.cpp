@@ -324,7 +324,7 @@ void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& w
         sum_of({s.handles, s.linear, s.arrays, s.pools_reserved, s.graphs}, report::Quantity::attributed,
                s.physical, "VMM handles, linear memory, arrays, pools and graphs of this process");
     s.linear_waste = of_interval(report::Quantity::internal_waste, {0, *blocks.high - *blocks.low},
-                                 blocks_lost, *blocks.high != *blocks.low, s.physical,
+                                 blocks_lost, *blocks.high != 0, s.physical,
                                  "rounding of linear memory to pages: not visible, at most whole pages");
 
     if (!device_uuid(*s.trace, s.failure.process, s.request.device).empty()) {

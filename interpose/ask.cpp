@@ -72,6 +72,16 @@ bool Questions::alone() {
     return asking.load() <= 1;
 }
 
+std::uint64_t granularity_of(CUdevice device, CUmemAllocationGranularity_flags which) {
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device;
+    const auto ask = driver.cuMemGetAllocationGranularity.load(std::memory_order_relaxed);
+    std::size_t bytes = 0;
+    return ask != nullptr && ask(&bytes, &properties, which) == CUDA_SUCCESS ? bytes : 0;
+}
+
 CUstream capture_begins(CUstream stream) {
     ThreadState& thread = thread_state;
     if (thread.gate == kBusy && !thread.capture_counted && attached()) {
@@ -90,6 +100,10 @@ CUstream capture_may_end(CUstream stream) {
     thread_state.capture_ends = ask != nullptr && ask(stream, &status) == CUDA_SUCCESS &&
                                 status != CU_STREAM_CAPTURE_STATUS_NONE;
     return stream;
+}
+
+void captures_ended_with_context() {
+    if (!several_contexts()) captures_running.store(0);
 }
 
 void context_end_begins(HookId function) {

@@ -40,11 +40,17 @@ void tell_pools(unsigned flags, HookId function, bool marks);
 // What graphs hold on the device, which must have a context.
 void tell_graph_memory(std::uint8_t device, unsigned flags, HookId function);
 
+// Of physical memory on the device, in bytes; 0: the driver does not say. Needs no context and makes none.
+std::uint64_t granularity_of(CUdevice device, CUmemAllocationGranularity_flags which);
+
 // The program is about to begin a capture on `stream`, which is returned; capture_begun() of the call
 // follows.
 CUstream capture_begins(CUstream stream);
 // The program is about to destroy `stream`, which is returned: with it a capture may end without a call that says so.
 CUstream capture_may_end(CUstream stream);
+// A context is gone, and with it the captures of its streams. Of several contexts it is not known whose they were: the
+// captures are then taken to go on.
+void captures_ended_with_context();
 // The program is about to end a context, by whatever call; then it has.
 void context_end_begins(HookId function);
 void context_end_done();

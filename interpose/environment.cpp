@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "interpose/ask.h"
 #include "interpose/driver.h"
 #include "interpose/emit.h"
 #include "interpose/state.h"
@@ -56,16 +57,6 @@ bool ask(const std::atomic<Function>& function, Arguments... arguments) {
     return real != nullptr && real(arguments...) == CUDA_SUCCESS;
 }
 
-std::size_t granularity(CUdevice device, CUmemAllocationGranularity_flags which) {
-    CUmemAllocationProp properties{};
-    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    properties.location.id = device;
-    std::size_t bytes = 0;
-    const CUmemAllocationProp* wanted = &properties;
-    return ask(driver.cuMemGetAllocationGranularity, &bytes, wanted, which) ? bytes : 0;
-}
-
 void announce_device(int ordinal, int count) {
     constexpr HookId function = HookId::k_cuInit;
     CUdevice device = 0;
@@ -81,8 +72,8 @@ void announce_device(int ordinal, int count) {
     char device_name[256] = {};
     if (ask(driver.cuDeviceGetName, &device_name[0], static_cast<int>(sizeof device_name), device))
         emit_text(wire::TextKind::kDeviceName, id, device_name, strnlen(device_name, sizeof device_name));
-    const std::size_t minimum = granularity(device, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-    const std::size_t recommended = granularity(device, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+    const std::uint64_t minimum = granularity_of(device, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    const std::uint64_t recommended = granularity_of(device, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
     if (minimum != 0) send(Kind::kDeviceGranularity, function, id, minimum, recommended, 0, 0);
     for (const CUdevice_attribute attribute : kAttributes) {
         int value = 0;

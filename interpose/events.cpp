@@ -313,6 +313,7 @@ void Call::context_destroyed(CUcontext context) {
     if (succeeded()) {
         context_ended(bits(context));
         lose_context(bits(context));
+        captures_ended_with_context();
     }
     record(Kind::kContextDestroyed, 0, 0, bits(context), 0);
 }
@@ -332,6 +333,7 @@ void Call::primary_event(Kind kind, CUdevice device) {
     at_device(device >= 0 && device < wire::kDeviceUnknown ? static_cast<std::uint8_t>(device)
                                                            : wire::kDeviceUnknown);
     if (succeeded()) context_epoch.fetch_add(1);
+    if (succeeded() && kind == Kind::kPrimaryReset) captures_ended_with_context();
     record(kind, 0, 0, 0, 0);
 }
 

@@ -1,6 +1,7 @@
 #include "interpose/modules.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -289,6 +290,22 @@ std::uint32_t find_known(const Loaded& loaded) {
     return 0;
 }
 
+// The number below `place` that the file has got meanwhile, 0: none. An entry that is being filled in is waited for, which
+// is a copy of some hundred bytes; in a forked child perhaps in vain, and not for long.
+std::uint32_t find_before(std::uint32_t place, const Loaded& loaded) {
+    for (std::uint32_t i = 0; i < place; ++i) {
+        Entry& entry = entries[i];
+        constexpr int kTurns = 200;
+        for (int turn = 0; turn < kTurns && entry.state.load(std::memory_order_acquire) != kKnown; ++turn)
+            sched_yield();
+        if (entry.state.load(std::memory_order_acquire) == kKnown &&
+            !entry.gone.load(std::memory_order_relaxed) && entry.module().begin == loaded.begin &&
+            same_file(entry.module(), loaded))
+            return i + 1;
+    }
+    return 0;
+}
+
 }  // namespace
 
 void find_modules_by_iteration() {
@@ -304,7 +321,6 @@ std::uint32_t module_at(std::uintptr_t address) {
     if (const std::uint32_t known = find_known(loaded); known != 0) return known;
     Module fresh;
     look_at(loaded, fresh);
-    // Two threads that meet a file at the same time may give it two numbers, which both are right.
     const std::uint32_t place = entry_count.fetch_add(1, std::memory_order_acq_rel);
     if (place >= kMaxModules) {
         entry_count.store(kMaxModules, std::memory_order_relaxed);
@@ -314,7 +330,11 @@ std::uint32_t module_at(std::uintptr_t address) {
     entry.state.store(kFilling, std::memory_order_relaxed);
     std::memcpy(entry.memory, &fresh, sizeof fresh);
     entry.state.store(kKnown, std::memory_order_release);
-    return place + 1;
+    // Of threads that meet a file at the same time all use the lowest number, so that equal stacks stay equal.
+    const std::uint32_t first = find_before(place, loaded);
+    if (first == 0) return place + 1;
+    entry.gone.store(true, std::memory_order_relaxed);
+    return first;
 }
 
 // ------------------------------------------------------------------------------------------------------------

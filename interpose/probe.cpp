@@ -336,16 +336,6 @@ std::uint64_t host_limit() {
     }
 }
 
-std::uint64_t granularity_of(std::uint8_t device, CUmemAllocationGranularity_flags which) {
-    CUmemAllocationProp properties{};
-    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    properties.location.id = device;
-    std::size_t bytes = 0;
-    const CUmemAllocationProp* wanted = &properties;
-    return call(driver.cuMemGetAllocationGranularity, &bytes, wanted, which) == CUDA_SUCCESS ? bytes : 0;
-}
-
 void probe_all(Run& run) {
     std::size_t free_bytes = 0, capacity = 0;
     if (call(driver.cuMemGetInfo_v2, &free_bytes, &capacity) != CUDA_SUCCESS) return;

@@ -90,7 +90,13 @@ int cmd_doctor(int argc, char** argv) {
     app.prefix_command();
     if (const std::optional<int> status = parse(app, argc, argv)) return *status;
     std::vector<std::string> program = app.remaining();
-    if (!program.empty() && program.front() == "--") program.erase(program.begin());
+    if (!program.empty() && program.front() == "--") {
+        program.erase(program.begin());
+        if (program.empty()) {
+            complain("which program? As in: fragscope doctor -- ./program its-arguments");
+            return kWrongUsage;
+        }
+    }
     if (!program.empty() && program.front().rfind('-', 0) == 0) {
         complain(fmt::format("there is no option {}; `fragscope doctor --help` lists them", program.front()));
         return kWrongUsage;

@@ -179,9 +179,11 @@ report::Scope common_scope(const Explanation& explanation) {
 }
 
 // Exactly zero, and known to be: worth a word, not a row. (What is not known is never zero.) A device with
-// nothing left is no such case: that zero is the point.
-bool is_zero(const Quantity& quantity) {
-    if (quantity.definition() == Quantity::device_free || quantity.definition() == Quantity::eligible_free)
+// nothing left is no such case: that zero is the point. Nor is one that rests on a rule about the driver: it gets a
+// line, which says so.
+bool is_known_zero(const Quantity& quantity) {
+    if (quantity.definition() == Quantity::device_free || quantity.definition() == Quantity::eligible_free ||
+        quantity.evidence() == Quantity::assumed)
         return false;
     return quantity.has_low_bytes() && quantity.has_high_bytes() && quantity.high_bytes() == 0;
 }
@@ -193,7 +195,7 @@ bool quantity_elsewhere(const Explanation& explanation, const Quantity& zero) {
     for (const Quantity& other : explanation.audit()) {
         if (&other == &zero)
             before = false;
-        else if (other.definition() == zero.definition() && (before || !is_zero(other)))
+        else if (other.definition() == zero.definition() && (before || !is_known_zero(other)))
             return true;
     }
     return false;
@@ -220,7 +222,7 @@ void put_audit(Page& page, const Explanation& explanation) {
     std::string zero;
     for (const Quantity& quantity : explanation.audit()) {
         const Term term = definition_term(quantity.definition());
-        if (is_zero(quantity)) {
+        if (is_known_zero(quantity)) {
             if (!quantity_elsewhere(explanation, quantity))
                 zero += (zero.empty() ? "" : ", ") + std::string(term.name);
             continue;
@@ -353,8 +355,11 @@ void put_domains(Page& page, const Explanation& explanation) {
             4);
         page.paragraph(
             domain.has_internal_ratio()
-                ? fmt::format("Internal fragmentation: {} of what was charged is waste.",
-                              human_ratio(domain.internal_ratio()))
+                ? fmt::format("Internal fragmentation: {} of what was charged is waste{}.",
+                              human_ratio(domain.internal_ratio()),
+                              domain.internal_waste().evidence() == Quantity::assumed
+                                  ? ", by a rule about the driver that this trace does not show"
+                                  : "")
                 : std::string("Internal fragmentation (waste as a share of what was charged): not known."),
             4);
         if (!domain.note().empty()) page.paragraph(domain.note(), 4, Tone::kQuiet);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -22,6 +23,7 @@ constexpr auto kFunctions = static_cast<std::size_t>(Function::Count);
 struct Watched {
     std::atomic<std::uint64_t> calls{0};
     std::uint64_t latency = 0;
+    int signal = 0;
     std::vector<Fault> faults;
 };
 
@@ -52,10 +54,14 @@ Setup* make_setup() {
     for (const Latency& each : s.latencies) {
         setup->watched[static_cast<std::size_t>(each.function)].latency = each.nanoseconds;
     }
+    for (const Interruption& each : s.interruptions) {
+        setup->watched[static_cast<std::size_t>(each.function)].signal = each.signal;
+    }
     for (const Fault& each : s.faults) {
         setup->watched[static_cast<std::size_t>(each.function)].faults.push_back(each);
     }
-    if (log_open() || !s.latencies.empty() || !s.faults.empty()) driver_state.fetch_or(kObserved);
+    if (log_open() || !s.latencies.empty() || !s.faults.empty() || !s.interruptions.empty())
+        driver_state.fetch_or(kObserved);
     return setup;
 }
 
@@ -110,6 +116,7 @@ CUresult begin_call(Function function) {
         for (const std::uint64_t end = now() + watched.latency; now() < end;) {
         }
     }
+    if (watched.signal != 0) ::raise(watched.signal);
     if (watched.faults.empty()) return CUDA_SUCCESS;
     const std::uint64_t call = watched.calls.fetch_add(1) + 1;
     for (const Fault& fault : watched.faults) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <utility>
 
 #include "call.h"
 
@@ -143,6 +144,15 @@ std::string apply(Settings& s, const std::string& key, const std::string& value)
         s.latencies.push_back(latency);
         return "";
     }
+    if (key.compare(0, 7, "signal.") == 0) {
+        Interruption interruption{};
+        std::uint64_t number = 0;
+        if (!find_function(key.substr(7), interruption.function)) return "no exported function has that name";
+        if (!parse_unsigned(value, number) || number < 1 || number > 64) return "expected a signal's number, 1 to 64";
+        interruption.signal = static_cast<int>(number);
+        s.interruptions.push_back(interruption);
+        return "";
+    }
     if (is_sibling(key)) return "";
     return "there is no such setting";
 }
@@ -167,11 +177,11 @@ std::string read_file(Settings& settings, const char* path) {
 
 // FRAGSCOPE_SIM_CAPACITY -> capacity; FRAGSCOPE_SIM_FAULT_cuMemAlloc_v2 -> fault.cuMemAlloc_v2.
 std::string key_of_variable(const std::string& name) {
-    for (const char* family : {"FAULT_", "LATENCY_"}) {
+    constexpr std::pair<const char*, const char*> kFamilies[] = {
+        {"FAULT_", "fault."}, {"LATENCY_", "latency."}, {"SIGNAL_", "signal."}};
+    for (const auto& [family, key] : kFamilies) {
         const std::size_t length = std::strlen(family);
-        if (name.compare(0, length, family) == 0) {
-            return (family[0] == 'F' ? "fault." : "latency.") + name.substr(length);
-        }
+        if (name.compare(0, length, family) == 0) return key + name.substr(length);
     }
     std::string key = name;
     std::transform(key.begin(), key.end(), key.begin(),

@@ -31,6 +31,12 @@ struct Latency {
     std::uint64_t nanoseconds;  // busy wait before the call's work
 };
 
+// "signal.cuCtxSynchronize = 14": SIGALRM comes in the middle of each call.
+struct Interruption {
+    Function function;
+    int signal;  // raised in the calling thread before the call's work, while nothing is locked
+};
+
 struct Settings {
     unsigned devices = 2;                                     // 1..kMaxDevices
     std::uint64_t capacity = std::uint64_t{8} << 30;          // bytes per device
@@ -57,6 +63,7 @@ struct Settings {
     std::string shared;            // name of the shared device; empty: the process has it alone
     std::vector<Fault> faults;
     std::vector<Latency> latencies;
+    std::vector<Interruption> interruptions;
 };
 
 inline constexpr unsigned kMaxDevices = 16;

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 
 #include <chrono>
+#include <csignal>
 #include <fstream>
 #include <sstream>
 
@@ -37,7 +38,8 @@ TEST_CASE("wrong settings are never passed over") {
           "DEVICES=0", "DEVICES=17", "DEVICES=two", "PAGE_SIZE=3MiB", "GRANULARITY_MINIMUM=1MiB", "VA_BITS=99",
           "VA_BYTES=1", "BACKING=perhaps", "CONTIGUITY=some", "DRIVER_VERSION=13.0", "FAULT_cuNoSuchThing=2@1",
           "FAULT_cuMemAlloc_v2=2", "FAULT_cuMemAlloc_v2=2@0", "FAULT_cuMemAlloc_v2=0@1",
-          "LATENCY_cuMemAlloc_v2=fast", "LATENCY_cuMemAlloc_v2=2h", "DRIVER_RESERVE=9GiB", "SHARED=a/b",
+          "LATENCY_cuMemAlloc_v2=fast", "LATENCY_cuMemAlloc_v2=2h", "SIGNAL_cuMemAlloc_v2=0",
+          "SIGNAL_cuMemAlloc_v2=65", "SIGNAL_cuNoSuchThing=14", "DRIVER_RESERVE=9GiB", "SHARED=a/b",
           "LOG=/no/such/folder/file", "LEDGER=/no/such/folder/file", "CONFIG=/no/such/file"}) {
         CAPTURE(wrong);
         CHECK(run_child("cuInit fails", {wrong}) == 0);
@@ -93,6 +95,24 @@ SIM_TEST("a fault strikes every so many calls", "FAULT_cuMemCreate=801@every:2",
         CHECK(cuMemCreate(&handle, 2 * kMiB, &properties, 0) ==
               (call % 2 == 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS));
     }
+}
+
+namespace {
+volatile std::sig_atomic_t signals_seen = 0;
+}
+
+SIM_TEST("a signal comes in each call, before its work", "SIGNAL_cuMemGetInfo_v2=10", "CONTEXT_OVERHEAD=0") {
+    std::signal(SIGUSR1, [](int) { signals_seen = signals_seen + 1; });
+    start();
+    signals_seen = 0;
+    std::size_t free_bytes = 0, total = 0;
+    CHECK(cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS);
+    CHECK(signals_seen == 1);
+    CHECK(cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS);
+    CHECK(signals_seen == 2);
+    CUdeviceptr address = 0;
+    CHECK(cuMemAlloc_v2(&address, 4096) == CUDA_SUCCESS);
+    CHECK(signals_seen == 2);
 }
 
 SIM_TEST("a latency is at least waited for", "LATENCY_cuMemCreate=2ms", "CONTEXT_OVERHEAD=0") {
