@@ -69,13 +69,16 @@ int cmd_explain(int argc, char** argv) {
     std::uint32_t number = 0;
     bool all = false;
     bool json = false;
+    bool brief = false;
     app.add_option("TRACE", path, "the trace file")->required();
     CLI::Option* failure = app.add_option("--failure", number,
                                           "the failed call of this number, as `fragscope report` lists them")
                                ->type_name("N")
                                ->check(not_a_failure_number);
     app.add_flag("--all", all, "explain every failed call, in order of time")->excludes(failure);
-    app.add_flag("--json", json, "one JSON object a line instead of words");
+    CLI::Option* json_option = app.add_flag("--json", json, "one JSON object a line instead of words");
+    app.add_flag("--brief", brief, "words for the cause, what to do, and what-if; not what they rest on")
+        ->excludes(json_option);
     if (const std::optional<int> status = parse(app, argc, argv)) return *status;
 
     const std::optional<analysis::Trace> trace = read_or_complain(path);
@@ -101,7 +104,8 @@ int cmd_explain(int argc, char** argv) {
         explained = explanation.has_request();
         const std::string rule =
             first ? "" : "\n" + std::string(static_cast<std::size_t>(style.width), '-') + "\n\n";
-        if (!(json ? write_json(explanation) : write_answer(rule + render_explanation(explanation, style)))) {
+        if (!(json ? write_json(explanation) : write_answer(rule + render_explanation(explanation, style,
+                                                       brief ? Pages::kBrief : Pages::kWhole)))) {
             return kCannot;
         }
         first = false;

@@ -388,7 +388,7 @@ std::string title_of(const Explanation& explanation) {
 
 }  // namespace
 
-std::string render_explanation(const Explanation& explanation, const Style& style) {
+std::string render_explanation(const Explanation& explanation, const Style& style, Pages pages) {
     Page page(style);
     page.title(title_of(explanation));
     put_health(page, explanation.health());
@@ -405,6 +405,13 @@ std::string render_explanation(const Explanation& explanation, const Style& styl
     // First what a person came for; then what it rests on.
     put_list(page, "What to do", explanation.actions(), true, "Nothing that this trace gives reason for.");
     put_counterfactuals(page, explanation);
+    if (pages == Pages::kBrief) {
+        page.paragraph(
+            "Without --brief also: the request and who made it, every number of that moment and how it is known, "
+            "fragmentation by domain, the largest requests that would have been met, and what is not known.",
+            0, Tone::kQuiet);
+        return page.text();
+    }
     put_request(page, explanation);
     if (explanation.has_balance()) {
         page.heading("Where the device's memory was");

@@ -9,6 +9,10 @@
 
 namespace fragscope::tools {
 
-std::string render_explanation(const report::Explanation& explanation, const Style& style);
+// kBrief: what a person came for, the cause, what to do and what-if, without what it rests on.
+enum class Pages { kWhole, kBrief };
+
+std::string render_explanation(const report::Explanation& explanation, const Style& style,
+                               Pages pages = Pages::kWhole);
 
 }  // namespace fragscope::tools

@@ -272,6 +272,24 @@ TEST_CASE("removals that do not apply for one reason stand on one line with it")
     CHECK(text.find("third: another") != std::string::npos);
 }
 
+TEST_CASE("a brief explanation is the beginning of the whole one, and says what it leaves out") {
+    report::Explanation e;
+    e.set_id("failure-1");
+    e.mutable_verdict()->set_cause(report::Verdict::capacity_exhaustion);
+    e.mutable_request()->set_function("cuMemAlloc_v2");
+    e.add_actions("Ask for less.");
+    const Style style{110, false, false};
+    const std::string whole = render_explanation(e, style);
+    const std::string brief = render_explanation(e, style, Pages::kBrief);
+    const std::size_t note = brief.find("Without --brief also:");
+    REQUIRE(note != std::string::npos);
+    CHECK(brief.find("Ask for less.") < note);
+    // Up to the blank line before the note they are the same.
+    CHECK(whole.compare(0, note - 1, brief, 0, note - 1) == 0);
+    CHECK(whole.find("The request") > note - 1);
+    CHECK(brief.find("The state at that moment") == std::string::npos);
+}
+
 TEST_CASE("a page for a trace that may miss its failure does not say that nothing failed") {
     report::Explanation e;
     e.mutable_health()->add_warnings("The file is cut off.");
