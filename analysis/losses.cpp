@@ -144,6 +144,20 @@ Hidden hidden_by(Kind kind) {
         case Kind::kProbe:
         case Kind::kProbesEnded:
         case Kind::kSampleEnd:
+        case Kind::kBlockAcquired:
+        case Kind::kBlockReleased:
+        case Kind::kBlockRefused:
+        case Kind::kBlockWaits:
+        case Kind::kBlockWaitOver:
+        case Kind::kBlockStream:
+        case Kind::kActivityAcquired:
+        case Kind::kActivityReleased:
+        case Kind::kActivityPlace:
+        case Kind::kActivityPool:
+        case Kind::kActivityPoolKeeps:
+        case Kind::kActivityUnified:
+        case Kind::kActivityLost:
+        case Kind::kActivityState:
         case Kind::kNone:
             return {};
     }
@@ -169,6 +183,22 @@ const char* also_uncertain(Kind kind) {
         case Kind::kProbe:
         case Kind::kProbesEnded:
             return "some trials after a failure are missing";
+        case Kind::kBlockAcquired:
+        case Kind::kBlockReleased:
+        case Kind::kBlockRefused:
+        case Kind::kBlockWaits:
+        case Kind::kBlockWaitOver:
+        case Kind::kBlockStream:
+            return "which blocks a framework's allocator held may be wrong";
+        case Kind::kActivityAcquired:
+        case Kind::kActivityReleased:
+        case Kind::kActivityPlace:
+        case Kind::kActivityPool:
+        case Kind::kActivityPoolKeeps:
+        case Kind::kActivityUnified:
+        case Kind::kActivityLost:
+        case Kind::kActivityState:
+            return "some of what CUPTI told is missing";
         case Kind::kModuleLoaded:
         case Kind::kModuleUnloaded:
         case Kind::kLimitSet:

@@ -187,6 +187,21 @@ void ProcessState::apply(const Event& event) {
         case Kind::kRangeEnded:
         case Kind::kText:
         case Kind::kCalled:
+        // A layer of its own (framework blocks), or said once more (CUPTI).
+        case Kind::kBlockAcquired:
+        case Kind::kBlockReleased:
+        case Kind::kBlockRefused:
+        case Kind::kBlockWaits:
+        case Kind::kBlockWaitOver:
+        case Kind::kBlockStream:
+        case Kind::kActivityAcquired:
+        case Kind::kActivityReleased:
+        case Kind::kActivityPlace:
+        case Kind::kActivityPool:
+        case Kind::kActivityPoolKeeps:
+        case Kind::kActivityUnified:
+        case Kind::kActivityLost:
+        case Kind::kActivityState:
         // Tried and undone.
         case Kind::kProbe:
         case Kind::kProbesEnded:

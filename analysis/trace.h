@@ -38,6 +38,7 @@ struct Trace {
     // be compared.
     std::vector<std::vector<Event>> events;
     std::vector<ProcessNames> names;  // by process index
+    std::vector<trace::Readings> readings;  // of the management library, as the file has them
 };
 
 }  // namespace fragscope::analysis

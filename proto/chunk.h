@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little,
               "the trace file's headers are written as they lie in memory");
 
 // The newest version that this program writes and reads; see the table in FORMAT.md before changing it.
-inline constexpr std::uint32_t kFormatVersion = 2;
+inline constexpr std::uint32_t kFormatVersion = 3;
 
 // First bytes of every trace file of any version. The bytes around the name show up transfers that change
 // line ends or strip the high bit.
@@ -35,7 +35,16 @@ struct FileHeader {
 static_assert(sizeof(FileHeader) == 32);
 
 // The number of the member of trace::Chunk's `body` that the chunk holds.
-enum class ChunkKind : std::uint16_t { kSession = 1, kProcess = 2, kEvents = 3, kLoss = 4, kEnd = 5, kNames = 6 };
+enum class ChunkKind : std::uint16_t {
+    kSession = 1,
+    kProcess = 2,
+    kEvents = 3,
+    kLoss = 4,
+    kEnd = 5,
+    kNames = 6,
+    kReadings = 7,
+};
+inline constexpr ChunkKind kLastChunkKind = ChunkKind::kReadings;
 
 struct ChunkHeader {
     std::uint32_t magic;

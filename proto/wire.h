@@ -13,7 +13,7 @@
 namespace fragscope::wire {
 
 // Changes with every change of a struct, a record kind's meaning or the ring protocol in ring.h.
-inline constexpr std::uint32_t kLayoutVersion = 2;
+inline constexpr std::uint32_t kLayoutVersion = 3;
 inline constexpr std::uint64_t kMagic = 0x3145504f43534746;  // "FGSCOPE1" in memory order
 
 // Name of the environment variable with the POSIX shared-memory name of the session ("/fragscope-…"). Absent: the shim
@@ -155,8 +155,53 @@ enum class Kind : std::uint8_t {
     kProbesEnded = 92,  //                      ProbesEnd        nanoseconds       sequence of the failed call   most bytes at once
     // Ends the kDeviceMemory, kPoolState and kGraphMemory records (Flag::kSample) that were asked for together.
     kSampleEnd = 93,   //                       SampleReason     pools not asked   -              -
+    // What a framework's own allocator says of the blocks that it cuts out of driver memory (PyTorch: c10::reportMemoryUsage-
+    // ToProfiler, c10::reportOutOfMemoryToProfiler). Totals are the allocator's own counts for that device after the call.
+    kBlockAcquired = 94,   //                   address          size of the block total allocated  total reserved
+    kBlockReleased = 95,   //                   address          size of the block total allocated  total reserved
+    kBlockRefused = 96,    // it gives up       -                what it tried     total allocated  total reserved
+    // The block that this thread releases next is kept until the event has happened; and: the allocator found that it has.
+    kBlockWaits = 97,      //                   -                -                 event          stream
+    kBlockWaitOver = 98,   //                   -                -                 event          -
+    // From here on this thread's kBlockAcquired of `device` are for that stream, as far as the framework says.
+    kBlockStream = 99,     //                   -                -                 stream         -
+    // Activity records of CUPTI (--cupti). They say again what calls said, or what no call says; `start` is CUPTI's own time,
+    // brought to the session's clock, and the sequence number only that of their arrival. Several records of one activity
+    // have the same sequence (kContinued).
+    kActivityAcquired = 100,  //                address          bytes             pack_activity() pool's address or 0
+    kActivityReleased = 101,  //                address          bytes             pack_activity() pool's address or 0
+    kActivityPlace = 102,     // of the one before: program counter, context | stream << 32, strings: name, file that asked
+    kActivityPool = 103,      //                pool's address   size              pack_activity() bytes in use
+    kActivityPoolKeeps = 104,  // of the one before: -           release threshold minimum to keep  process id
+    // Unified memory: one counter's reading over a period.
+    kActivityUnified = 105,   //                address          value             pack_activity() end in ns since `start`
+    kActivityLost = 106,      //                -                records that CUPTI dropped   -    -
+    // Whether CUPTI is used in this process, and why: CuptiState, API version of the library, CUptiResult, string: its path.
+    kActivityState = 107,
 };
-inline constexpr Kind kLastKind = Kind::kSampleEnd;
+inline constexpr Kind kLastKind = Kind::kActivityState;
+
+// kActivity….object: CUPTI's correlation id (low 32 bits), then its memory kind, pool type or counter kind (8), its operation
+// (8), bit 48: asynchronous.
+constexpr std::uint64_t pack_activity(std::uint32_t correlation, std::uint32_t kind, std::uint32_t operation, bool async) {
+    return correlation | (static_cast<std::uint64_t>(kind & 0xffu) << 32) |
+           (static_cast<std::uint64_t>(operation & 0xffu) << 40) | (static_cast<std::uint64_t>(async) << 48);
+}
+constexpr std::uint32_t activity_correlation(std::uint64_t packed) { return static_cast<std::uint32_t>(packed); }
+constexpr std::uint32_t activity_kind(std::uint64_t packed) { return static_cast<std::uint32_t>(packed >> 32) & 0xffu; }
+constexpr std::uint32_t activity_operation(std::uint64_t packed) { return static_cast<std::uint32_t>(packed >> 40) & 0xffu; }
+constexpr bool activity_async(std::uint64_t packed) { return ((packed >> 48) & 1u) != 0; }
+
+// What the session wants of CUPTI, and what became of it in a process.
+enum class CuptiMode : std::uint32_t { kOff = 0, kAuto = 1, kOn = 2 };
+enum class CuptiState : std::uint8_t {
+    kOn = 1,
+    kNoLibrary = 2,       // none is mapped, and none of the program's CUDA version may be brought in
+    kOthersUse = 3,       // another subscriber is there, or may come
+    kRefused = 4,         // the library answered with an error
+    kUnknownVersion = 5,  // of a layout that is not known here
+    kEnded = 6,           // given up on the way: another client came
+};
 
 // kArrayCreated.extra: the descriptor's flags (low 32 bits), levels (next 16, 0: not a mipmapped array).
 constexpr std::uint64_t pack_array(std::uint32_t flags, std::uint32_t levels) {
@@ -347,6 +392,8 @@ struct SessionHeader {
     std::uint64_t probe_bytes;     // how many bytes may be held at once, at most
     std::uint64_t sample_ns;       // ask the driver for its numbers (kSampleEnd) at most so often; UINT64_MAX: never
     std::uint64_t sample_bytes;    // and once so many bytes were acquired since; UINT64_MAX: never
+    CuptiMode cupti;
+    std::uint32_t reserved;
     std::int64_t collector_pid;
     std::atomic<CollectorState> collector_state;
     std::atomic<std::uint32_t> processes_refused;  // processes that found no slot
@@ -360,7 +407,7 @@ enum class SlotState : std::uint32_t {
     kReleased = 3,  // the owner is done: the collector drains it and makes it kFree
 };
 
-inline constexpr std::uint32_t kLostKinds = 96;
+inline constexpr std::uint32_t kLostKinds = 128;
 static_assert(static_cast<std::uint32_t>(kLastKind) < kLostKinds);
 
 struct alignas(128) ProcessSlot {

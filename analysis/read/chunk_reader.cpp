@@ -83,8 +83,9 @@ ChunkReader::Next ChunkReader::next() {
     if (header_.version == 0 || header_.version > trace::kFormatVersion)
         return fail(fmt::format("a chunk of format version {}, expected at most {}", header_.version,
                                 trace::kFormatVersion));
-    if (header_.kind < trace::ChunkKind::kSession || header_.kind > trace::ChunkKind::kNames)
-        return fail(fmt::format("a chunk of kind {}, expected 1 to 6", static_cast<unsigned>(header_.kind)));
+    if (header_.kind < trace::ChunkKind::kSession || header_.kind > trace::kLastChunkKind)
+        return fail(fmt::format("a chunk of kind {}, expected 1 to {}", static_cast<unsigned>(header_.kind),
+                                static_cast<unsigned>(trace::kLastChunkKind)));
     const std::uint64_t stored = header_.stored_bytes;
     if (stored > left - sizeof header_)
         return fail(

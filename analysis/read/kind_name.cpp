@@ -105,6 +105,20 @@ constexpr std::array kNames{
     KindName{Kind::kProbe, "probe", "allocation tried by the recorder after a failure, and undone"},
     KindName{Kind::kProbesEnded, "probes_ended", "trials after a failure ended"},
     KindName{Kind::kSampleEnd, "sample_end", "sample of the driver's numbers complete"},
+    KindName{Kind::kBlockAcquired, "block_acquired", "framework block handed out"},
+    KindName{Kind::kBlockReleased, "block_released", "framework block taken back"},
+    KindName{Kind::kBlockRefused, "block_refused", "framework allocator ran out of memory"},
+    KindName{Kind::kBlockWaits, "block_waits", "framework block to wait for an event"},
+    KindName{Kind::kBlockWaitOver, "block_wait_over", "event that a framework block waited for has happened"},
+    KindName{Kind::kBlockStream, "block_stream", "stream of the framework blocks that follow"},
+    KindName{Kind::kActivityAcquired, "activity_acquired", "CUPTI: memory allocated"},
+    KindName{Kind::kActivityReleased, "activity_released", "CUPTI: memory freed"},
+    KindName{Kind::kActivityPlace, "activity_place", "CUPTI: where the operation came from"},
+    KindName{Kind::kActivityPool, "activity_pool", "CUPTI: memory pool changed"},
+    KindName{Kind::kActivityPoolKeeps, "activity_pool_keeps", "CUPTI: what the memory pool keeps"},
+    KindName{Kind::kActivityUnified, "activity_unified", "CUPTI: unified memory counter"},
+    KindName{Kind::kActivityLost, "activity_lost", "CUPTI: records dropped"},
+    KindName{Kind::kActivityState, "activity_state", "use of CUPTI"},
 };
 
 }  // namespace

@@ -111,6 +111,49 @@ PayloadNames payload_names(wire::Kind kind) {
             names.object = number("of_sequence");
             names.extra = amount("most_at_once_bytes");
             break;
+        case wire::Kind::kBlockAcquired:
+        case wire::Kind::kBlockReleased:
+        case wire::Kind::kBlockRefused:
+            names.object = amount("total_allocated_bytes");
+            names.extra = amount("total_reserved_bytes");
+            break;
+        case wire::Kind::kBlockWaits:
+            names.extra = number("stream");
+            break;
+        case wire::Kind::kActivityAcquired:
+        case wire::Kind::kActivityReleased:
+            names.object = number("activity");
+            names.extra = number("pool");
+            break;
+        case wire::Kind::kActivityPlace:
+            names.address = number("program_counter");
+            names.bytes = number("context_and_stream");
+            names.object = number("text");
+            names.extra = number("source_text");
+            break;
+        case wire::Kind::kActivityPool:
+            names.object = number("activity");
+            names.extra = amount("used_bytes");
+            break;
+        case wire::Kind::kActivityPoolKeeps:
+            names.bytes = amount("release_threshold_bytes");
+            names.object = amount("minimum_to_keep_bytes");
+            names.extra = number("pid");
+            break;
+        case wire::Kind::kActivityUnified:
+            names.bytes = number("value");
+            names.object = number("activity");
+            names.extra = number("period_ns");
+            break;
+        case wire::Kind::kActivityLost:
+            names.bytes = number("records");
+            break;
+        case wire::Kind::kActivityState:
+            names.address = number("state");
+            names.bytes = number("api_version");
+            names.object = number("result");
+            names.extra = number("text");
+            break;
         case wire::Kind::kSampleEnd:
             names.address = number("reason");
             names.bytes = number("pools_not_asked");

@@ -92,6 +92,9 @@ class Assembly {
             case trace::Chunk::kNames:
                 if (std::string wrong = make_room(chunk.names().process()); !wrong.empty()) return wrong;
                 return take_names(chunk.names(), trace_.names[chunk.names().process()]);
+            case trace::Chunk::kReadings:
+                trace_.readings.push_back(chunk.readings());
+                return "";
             case trace::Chunk::BODY_NOT_SET:
                 break;
         }

@@ -184,6 +184,20 @@ constexpr std::array kRows = {
     Row{Kind::kProbe, Does::kNothing},
     Row{Kind::kProbesEnded, Does::kNothing},
     Row{Kind::kSampleEnd, Does::kNothing},
+    Row{Kind::kBlockAcquired, Does::kNothing},
+    Row{Kind::kBlockReleased, Does::kNothing},
+    Row{Kind::kBlockRefused, Does::kNothing},
+    Row{Kind::kBlockWaits, Does::kNothing},
+    Row{Kind::kBlockWaitOver, Does::kNothing},
+    Row{Kind::kBlockStream, Does::kNothing},
+    Row{Kind::kActivityAcquired, Does::kNothing},
+    Row{Kind::kActivityReleased, Does::kNothing},
+    Row{Kind::kActivityPlace, Does::kNothing},
+    Row{Kind::kActivityPool, Does::kNothing},
+    Row{Kind::kActivityPoolKeeps, Does::kNothing},
+    Row{Kind::kActivityUnified, Does::kNothing},
+    Row{Kind::kActivityLost, Does::kNothing},
+    Row{Kind::kActivityState, Does::kNothing},
 };
 
 // What the process may be charged for on the device: of pools only their live blocks, of arrays their texels.

@@ -128,10 +128,10 @@ TEST_CASE("headers that cannot be") {
         return problem_of_file(test::HandMade().session().chunk(process, change));
     };
     CHECK(with([](auto& h) { h.magic = 0; }) == "expected the start of a chunk, found 0x00000000");
-    CHECK(with([](auto& h) { h.version = 3; }) == "a chunk of format version 3, expected at most 2");
-    CHECK(with([](auto& h) { h.version = 0; }) == "a chunk of format version 0, expected at most 2");
-    CHECK(with([](auto& h) { h.kind = static_cast<trace::ChunkKind>(7); }) ==
-          "a chunk of kind 7, expected 1 to 6");
+    CHECK(with([](auto& h) { h.version = 4; }) == "a chunk of format version 4, expected at most 3");
+    CHECK(with([](auto& h) { h.version = 0; }) == "a chunk of format version 0, expected at most 3");
+    CHECK(with([](auto& h) { h.kind = static_cast<trace::ChunkKind>(8); }) ==
+          "a chunk of kind 8, expected 1 to 7");
     CHECK(with([](auto& h) { h.kind = trace::ChunkKind::kLoss; }) ==
           "a chunk of kind 4 holds a message of kind 2");
     CHECK(with([](auto& h) { h.number = 5; }) == "chunk number 5, expected 1");
