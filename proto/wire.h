@@ -156,7 +156,8 @@ enum class Kind : std::uint8_t {
     // Ends the kDeviceMemory, kPoolState and kGraphMemory records (Flag::kSample) that were asked for together.
     kSampleEnd = 93,   //                       SampleReason     pools not asked   -              -
     // What a framework's own allocator says of the blocks that it cuts out of driver memory (PyTorch: c10::reportMemoryUsage-
-    // ToProfiler, c10::reportOutOfMemoryToProfiler). Totals are the allocator's own counts for that device after the call.
+    // ToProfiler, c10::reportOutOfMemoryToProfiler). Totals are the allocator's own counts for that device after the call;
+    // kTotalNotTold where it gives none (RMM's log).
     kBlockAcquired = 94,   //                   address          size of the block total allocated  total reserved
     kBlockReleased = 95,   //                   address          size of the block total allocated  total reserved
     kBlockRefused = 96,    // it gives up       -                what it tried     total allocated  total reserved
@@ -180,6 +181,9 @@ enum class Kind : std::uint8_t {
     kActivityState = 107,
 };
 inline constexpr Kind kLastKind = Kind::kActivityState;
+
+// kBlock…: a total that the framework's allocator does not give.
+inline constexpr std::uint64_t kTotalNotTold = ~std::uint64_t{0};
 
 // kActivity….object: CUPTI's correlation id (low 32 bits), then its memory kind, pool type or counter kind (8), its operation
 // (8), bit 48: asynchronous.
