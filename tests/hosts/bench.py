@@ -98,6 +98,7 @@ class Bench:
         self.settings = {}
         self.variables = {}
         self.shared = None
+        self.timeout = TIMEOUT
 
     def close(self):
         for path in pathlib.Path("/dev/shm").glob(f"fragscope-sim-hosts-{os.getpid()}-{self.name}*"):
@@ -144,11 +145,11 @@ class Bench:
         process = subprocess.Popen([str(word) for word in command], env=env, cwd=self.folder, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, start_new_session=True, **more)
         try:
-            out, err = process.communicate(timeout=TIMEOUT)
+            out, err = process.communicate(timeout=self.timeout)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
-            raise Failed(f"{command} did not end within {TIMEOUT} s", out.decode(errors="replace")[-2000:],
+            raise Failed(f"{command} did not end within {self.timeout} s", out.decode(errors="replace")[-2000:],
                          err.decode(errors="replace")[-2000:]) from None
         outcome = Outcome(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
         if ledger.exists():
@@ -217,7 +218,7 @@ class Bench:
     # ------------------------------------------------------------------------------------------------- the trace
 
     def tool(self, *words, status=(0,)):
-        result = subprocess.run([str(self.fragscope), *map(str, words)], capture_output=True, text=True, timeout=TIMEOUT)
+        result = subprocess.run([str(self.fragscope), *map(str, words)], capture_output=True, text=True, timeout=self.timeout)
         self.that(result.returncode in status, f"fragscope {words}: {result.returncode}", result.stderr[-2000:])
         return result.stdout
 

@@ -1,0 +1,62 @@
+"""Real clients on the simulated GPU: unmodified programs of others, held against their own books and the driver's.
+
+Usage: suite.py BUILD CACHE [GROUP|GROUP.CHECK…]
+BUILD is a built tree, CACHE the folder of tests/clients/install. Runs the checks one after the other, prints each with
+its result and time, and last "N passed, N failed". Nothing is skipped: what is not installed fails.
+Exit status: 0 all passed, 1 something failed or nothing ran, 2 no such group or check.
+"""
+import pathlib
+import sys
+import tempfile
+import time
+import traceback
+
+from registry import CHECKS
+from simulated import Client, Failed
+import groups
+
+
+def chosen(words):
+    for word in words:
+        if word not in groups.NAMES and word not in CHECKS:
+            sys.exit(f"no group or check {word!r}; groups: {', '.join(groups.NAMES)}")
+    return [each for each in CHECKS.values() if not words or each.group in words or each.name in words]
+
+
+def run_check(build, cache, check):
+    """None when it passed, otherwise why not."""
+    with tempfile.TemporaryDirectory(prefix="clients-") as folder:
+        client = Client(build, cache, folder, check.name)
+        try:
+            for name in check.needs:
+                client.python(name)
+            check.run(client)
+            return None if client.checks else "it looked at nothing"
+        except Failed as said:
+            return str(said)
+        except Exception:  # a fault of the check itself fails it, and the others go on
+            return traceback.format_exc(limit=-4)
+        finally:
+            client.close()
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    build, cache, words = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3:]
+    passed = failed = 0
+    for check in chosen(words):
+        begun = time.monotonic()
+        why = run_check(build, cache, check)
+        print(f"{'ok' if why is None else 'FAILED':<7}{check.name:<44}{time.monotonic() - begun:>7.1f} s", flush=True)
+        if why is None:
+            passed += 1
+        else:
+            failed += 1
+            print("".join(f"       {line}\n" for line in why[-6000:].splitlines()), end="", flush=True)
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed or not passed else 0)
+
+
+if __name__ == "__main__":
+    main()
