@@ -86,12 +86,6 @@ CUresult initialise() {
         return CUDA_ERROR_SYSTEM_NOT_READY;
     }
     made->addresses.add(made->settings.va_base, made->settings.va_bytes);
-    if (made->settings.device_name.empty()) {
-        made->settings.device_name = "Simulated GPU ";
-        const std::uint64_t mib = made->settings.capacity >> 20;
-        made->settings.device_name += mib % 1024 == 0 ? std::to_string(mib / 1024) + " GiB"
-                                                      : std::to_string(mib) + " MiB";
-    }
     ::pthread_atfork(nullptr, nullptr, after_fork_in_child);
     if (made->settings.deinitialize_at_exit) std::atexit(at_exit);
     g_driver = made;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "driver.h"
+#include "identity.h"
 
 namespace fragscope::sim {
 namespace {
@@ -94,14 +95,6 @@ int attribute_value(CUdevice_attribute attribute, int device) {
     }
 }
 
-// "FRAGSCOPE SIM" and the ordinal: the same in every process, so that they can be told apart across processes.
-void fill_uuid(CUuuid& uuid, int device) {
-    static constexpr char kText[] = "FRAGSCOPE SIM";
-    std::memset(&uuid, 0, sizeof uuid);
-    std::memcpy(uuid.bytes, kText, sizeof kText - 1);
-    uuid.bytes[15] = static_cast<char>(device);
-}
-
 void bus_id(char (&text)[32], int device) { std::snprintf(text, sizeof text, "0000:%02X:00.0", device + 1); }
 
 }  // namespace
@@ -131,7 +124,7 @@ CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
     if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (!driver().device_ok(dev)) return CUDA_ERROR_INVALID_DEVICE;
-    fill_uuid(*uuid, dev);
+    fill_uuid(uuid->bytes, dev);
     return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) { return impl::cuDeviceGetUuid_v2(uuid, dev); }

@@ -69,3 +69,12 @@ std::uint64_t drop_region_locked(Region& region) {
 }
 
 }  // namespace fragscope::sim
+
+// What the management library asks in the same process about devices that no other process has a part in: bytes that
+// are free on `device`. False: the driver is not initialised, or there is no such device.
+extern "C" [[gnu::visibility("default")]] bool fragscope_sim_free_bytes(int device, unsigned long long* bytes) {
+    using fragscope::sim::g_driver;
+    if (g_driver == nullptr || !g_driver->device_ok(device)) return false;
+    *bytes = g_driver->physical.free_bytes_now(device);
+    return true;
+}

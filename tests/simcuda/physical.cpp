@@ -15,58 +15,14 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "physical_table.h"
+
 namespace fragscope::sim {
 namespace {
-
-constexpr std::uint64_t kMagic = 0x3230'4d49'5347'5246;  // "FRGSIM02", little endian
-constexpr std::uint16_t kFree = 0;                       // owner of a free page
-constexpr std::uint16_t kReserved = 0x7fff;              // owned by the driver itself
-constexpr std::uint16_t kSharedBit = 0x8000;             // | index of a shared handle
-// Other values: slot + 1 of the owning process.
 
 Physical* g_attached = nullptr;  // for the exit handler
 
 }  // namespace
-
-struct ProcessSlot {
-    std::int32_t pid;  // 0: unused
-    std::uint64_t start;
-};
-
-struct SharedHandle {
-    std::uint32_t used;
-    std::uint32_t descriptors;  // somebody may hold a descriptor; meaningful while the exporter lives
-    std::int32_t exporter;      // slot
-    std::int32_t device;
-    std::uint32_t gpu_direct;
-    std::uint64_t bytes;
-    std::uint64_t key;
-    std::uint64_t holders[kMaxProcesses / 64];  // bit per slot
-};
-
-struct SharedOffer {
-    std::uint64_t key;  // 0: unused
-    std::int32_t slot;  // of the process that offers
-    std::int32_t device;
-    std::uint64_t bytes;
-    std::uint64_t within;
-};
-
-struct SharedTable {
-    std::uint64_t magic;
-    std::uint64_t page_size;
-    std::uint64_t capacity;
-    std::uint64_t reserve;
-    std::uint32_t devices;
-    std::uint32_t pages;  // per device
-    pthread_mutex_t mutex;
-    std::atomic<std::uint64_t> free_pages[kMaxDevices];  // derived from the owners
-    std::uint32_t first_maybe_free[kMaxDevices];         // no free page lies before it
-    ProcessSlot slots[kMaxProcesses];
-    SharedHandle handles[kMaxSharedHandles];
-    SharedOffer offers[kMaxOffers];
-    // std::uint16_t owners[devices][pages] follows
-};
 
 class Physical::Guard {
   public:
@@ -103,17 +59,9 @@ std::uint64_t Physical::start_time(int pid) {
     return at == nullptr ? 0 : std::strtoull(at + 1, nullptr, 10);
 }
 
-std::uint16_t* Physical::owners(int device) const {
-    return reinterpret_cast<std::uint16_t*>(table_ + 1) + static_cast<std::size_t>(device) * pages_;
-}
+std::uint16_t* Physical::owners(int device) const { return owners_of(*table_, device); }
 
-void Physical::recount() {
-    for (unsigned device = 0; device < devices_; ++device) {
-        const std::uint16_t* owner = owners(static_cast<int>(device));
-        table_->free_pages[device] = static_cast<std::uint64_t>(std::count(owner, owner + pages_, kFree));
-        table_->first_maybe_free[device] = 0;
-    }
-}
+void Physical::recount() { sim::recount(*table_); }
 
 void Physical::lay_out(const Settings& s, std::size_t bytes) {
     std::memset(static_cast<void*>(table_), 0, bytes);
@@ -144,7 +92,7 @@ bool Physical::anyone_alive() const {
 }
 
 std::string Physical::map_shared(const Settings& s, std::size_t bytes) {
-    name_ = "/fragscope-sim-" + s.shared;
+    name_ = kSharedNamePrefix + s.shared;
     const std::string what = "shared = " + s.shared + ": ";
     for (int attempt = 0; attempt < 100; ++attempt) {
         const int fd = ::shm_open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);

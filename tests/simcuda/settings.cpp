@@ -211,6 +211,11 @@ std::string check(Settings& s) {
     if (s.granularity_recommended == 0) s.granularity_recommended = s.granularity_minimum;
     if (s.multicast_granularity == 0) s.multicast_granularity = 2 * s.granularity_recommended;
     if (s.driver_version == 0) s.driver_version = kDefaultDriverVersion;
+    if (s.device_name.empty()) {
+        const std::uint64_t mib = s.capacity >> 20;
+        s.device_name = "Simulated GPU ";
+        s.device_name += mib % 1024 == 0 ? std::to_string(mib / 1024) + " GiB" : std::to_string(mib) + " MiB";
+    }
     if (!power_of_two(s.page_size) || s.page_size < 4096 || s.page_size > (std::uint64_t{1} << 30)) {
         return "page_size: expected a power of two from 4 KiB to 1 GiB";
     }
