@@ -9,6 +9,7 @@
 
 #include "interpose/driver.h"
 #include "interpose/emit.h"
+#include "interpose/frameworks.h"
 #include "interpose/modules.h"
 #include "interpose/session.h"
 
@@ -24,9 +25,9 @@ extern "C" {
                                                           void** result);
 }
 
-// The dlsym that programs see. Everything that is not called cu[A-Z]… is passed on by a jump: the real dlsym
-// takes RTLD_NEXT from its return address, which therefore has to remain the caller's own. For the rest
-// fragscope_answer_dlsym() either gives the result or asks for the jump as well.
+// The dlsym that programs see. Everything that is not called cu[A-Z]… or _Z… (a C++ name) is passed on by a
+// jump: the real dlsym takes RTLD_NEXT from its return address, which therefore has to remain the caller's
+// own. For the rest fragscope_answer_dlsym() either gives the result or asks for the jump as well.
 #if defined(__x86_64__)
 asm(R"(
     .text
@@ -39,14 +40,14 @@ dlsym:
     testq %rsi, %rsi
     jz 1f
     cmpb $'c', (%rsi)
-    jne 1f
+    jne 3f
     cmpb $'u', 1(%rsi)
     jne 1f
     movzbl 2(%rsi), %eax
     subl $'A', %eax
     cmpl $25, %eax
     ja 1f
-    movq (%rsp), %rdx
+4:  movq (%rsp), %rdx
     subq $24, %rsp
     .cfi_adjust_cfa_offset 24
     movq %rdi, (%rsp)
@@ -76,6 +77,11 @@ dlsym:
     addq $24, %rsp
     .cfi_adjust_cfa_offset -24
     jmpq *%rax
+3:  cmpb $'_', (%rsi)
+    jne 1b
+    cmpb $'Z', 1(%rsi)
+    je 4b
+    jmp 1b
     .cfi_endproc
     .size dlsym, .-dlsym
 )");
@@ -91,7 +97,7 @@ dlsym:
     cbz x1, 1f
     ldrb w9, [x1]
     cmp w9, #'c'
-    b.ne 1f
+    b.ne 3f
     ldrb w9, [x1, #1]
     cmp w9, #'u'
     b.ne 1f
@@ -99,7 +105,7 @@ dlsym:
     sub w9, w9, #'A'
     cmp w9, #25
     b.hi 1f
-    mov x2, x30
+4:  mov x2, x30
     sub sp, sp, #48
     .cfi_adjust_cfa_offset 48
     stp x0, x1, [sp]
@@ -131,6 +137,12 @@ dlsym:
     add sp, sp, #32
     .cfi_adjust_cfa_offset -32
     br x16
+3:  cmp w9, #'_'
+    b.ne 1b
+    ldrb w9, [x1, #1]
+    cmp w9, #'Z'
+    b.eq 4b
+    b 1b
     .cfi_endproc
     .size dlsym, .-dlsym
 )");
@@ -202,6 +214,14 @@ void* look_up_beside(const link_map* library, const char* name) {
 
 void count(std::atomic<std::uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
+// RTLD_NEXT of those ahead of us would find our export even if there is no such function without us. With nothing
+// between them and us but the vdso, which has no file, what is found behind us tells.
+bool right_ahead(const link_map* them, const link_map* us) {
+    const link_map* next = them->l_next;
+    while (next != nullptr && next != us && std::strchr(next->l_name, '/') == nullptr) next = next->l_next;
+    return next == us;
+}
+
 // dlsym(RTLD_NEXT, name) of somebody else. False: the jump gives the right answer.
 bool answer_next(const char* name, const void* caller, void** result) {
     const link_map* us = map_of(reinterpret_cast<const void*>(&fragscope_find_dlsym));
@@ -220,11 +240,7 @@ bool answer_next(const char* name, const void* caller, void** result) {
         *result = answer(after_us, caller);
         return true;
     }
-    // Ahead of us, they would find our export even if there is no such function without us. With nothing
-    // between them and us but the vdso, which has no file, what is found behind us tells.
-    const link_map* next = them->l_next;
-    while (next != nullptr && next != us && std::strchr(next->l_name, '/') == nullptr) next = next->l_next;
-    if (next != us) return false;
+    if (!right_ahead(them, us)) return false;
     void* after_us = look_up_after_us(name);
     if (after_us != nullptr && !is_missing(name)) return false;
     *result = after_us;
@@ -247,6 +263,24 @@ bool answer_handle(void* handle, const char* name, const void* caller, void** re
         if (driver_found() && is_wrapper(found)) keep_driver_loaded();
     }
     *result = found;
+    return true;
+}
+
+// A function of frameworks.def. False: the jump gives the right answer.
+bool answer_framework(void* handle, const char* name, const void* caller, void** result) {
+    if (handle == RTLD_NEXT) {
+        const link_map* us = map_of(reinterpret_cast<const void*>(&fragscope_find_dlsym));
+        const link_map* them = map_of(caller);
+        if (us == nullptr || them == nullptr || !right_ahead(them, us)) return false;
+        *result = nullptr;
+        return look_up_after_us(name) == nullptr;
+    }
+    void* found = real_dlsym()(handle, name);
+    if (found != nullptr && is_framework_wrapper(found)) {
+        found = look_up_after_us(name);
+        if (found == nullptr && handle == RTLD_DEFAULT) found = look_up_beside(map_of(caller), name);
+    }
+    *result = substitute_framework(name, found);
     return true;
 }
 
@@ -281,9 +315,11 @@ void found_nothing(const void* caller) {
 bool fragscope_answer_dlsym(void* handle, const char* name, const void* caller, void** result) {
     // What is looked up while a wrapper is at work is the driver's or the shim's own affair.
     if (thread_state.inside()) return false;
+    if (name[0] != 'c' && !is_framework_row(name)) return false;
     const int saved = errno;
     const bool answered =
-        handle == RTLD_NEXT ? answer_next(name, caller, result) : answer_handle(handle, name, caller, result);
+        name[0] != 'c'      ? answer_framework(handle, name, caller, result)
+        : handle == RTLD_NEXT ? answer_next(name, caller, result) : answer_handle(handle, name, caller, result);
     errno = saved;
     return answered;
 }

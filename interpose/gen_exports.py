@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the linker's version script: dlsym, the rows of hooks.def, and what others call the shim by are exported,
-nothing else.
+"""Writes the linker's version script: dlsym, the rows of hooks.def and frameworks.def, and what others call the shim by are
+exported, nothing else.
 
 The script is anonymous: under a named version node the dynamic linker would not bind programs' dlsym to ours.
 """
@@ -23,7 +23,9 @@ def rows(*paths):
     names = []
     for path in paths:
         with open(path, encoding="utf-8") as file:
-            names += re.findall(r"^HOOK\((\w+),", file.read(), re.MULTILINE)
+            text = file.read()
+        names += re.findall(r"^HOOK\((\w+),", text, re.MULTILINE)
+        names += re.findall(r"^FRAMEWORK\(\w+, (\w+),", text, re.MULTILINE)
     return names
 
 

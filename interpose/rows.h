@@ -31,6 +31,8 @@ enum class HookId : std::uint16_t {
     kNvtxRangeStart,
     kNvtxRangeEnd,
     kExit,
+#define FRAMEWORK(function, symbol, parameters, arguments, event) k_##function,
+#include "interpose/frameworks.def"
     kNamedCount,
 };
 inline constexpr std::uint32_t kHookCount = static_cast<std::uint32_t>(HookId::kCount);
@@ -48,6 +50,8 @@ inline constexpr const char* kHookNames[] = {
     "nvtxRangeStart",
     "nvtxRangeEnd",
     "exit",
+#define FRAMEWORK(function, symbol, parameters, arguments, event) "c10::" #function,
+#include "interpose/frameworks.def"
 };
 static_assert(sizeof kHookNames / sizeof kHookNames[0] == kNamedCount);
 

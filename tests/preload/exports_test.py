@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The shim exports dlsym, the rows of hooks.def and what others call it by, and needs nothing but libc and ld.so."""
+"""The shim exports dlsym, the rows of hooks.def and frameworks.def, and what others call it by, and needs nothing but libc and ld.so."""
 import re
 import subprocess
 import sys
@@ -15,7 +15,9 @@ rows = {"dlsym", "InitializeInjectionNvtx", "InitializeInjectionNvtx2", "Initial
         "fragscope_shim_mark", "fragscope_shim_range_begin", "fragscope_shim_range_end"}
 for path in definitions:
     with open(path, encoding="utf-8") as file:
-        rows |= set(re.findall(r"^HOOK\((\w+),", file.read(), re.MULTILINE))
+        text = file.read()
+    rows |= set(re.findall(r"^HOOK\((\w+),", text, re.MULTILINE))
+    rows |= set(re.findall(r"^FRAMEWORK\(\w+, (\w+),", text, re.MULTILINE))
 exported = {line.split()[-1] for line in output("nm", "-D", "--defined-only", shim).splitlines()}
 needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-dW", shim)))
 dynamic = output("readelf", "-dW", shim)

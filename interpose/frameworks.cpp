@@ -1,0 +1,283 @@
+#include "interpose/frameworks.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "interpose/driver.h"
+#include "interpose/emit.h"
+#include "interpose/modules.h"
+#include "interpose/objects.h"
+#include "interpose/observe.h"
+#include "interpose/session.h"
+#include "interpose/stacks.h"
+
+namespace c10 {
+
+// As in c10/core/Device.h: two bytes in one register.
+struct Device {
+    std::int8_t type;   // c10::DeviceType
+    std::int8_t index;  // as the CUDA runtime counts, which is as the driver does; negative: not said
+};
+
+#define FRAMEWORK(function, symbol, parameters, arguments, event) \
+    [[gnu::visibility("default")]] void function parameters;
+#include "interpose/frameworks.def"
+
+}  // namespace c10
+
+namespace fragscope::interpose {
+
+namespace {
+
+constexpr std::int8_t kCuda = 1;
+
+// --------------------------------------------------------------------------------------------- who comes
+// after us
+
+enum Row : std::uint32_t {
+#define FRAMEWORK(function, symbol, parameters, arguments, event) k_##function,
+#include "interpose/frameworks.def"
+    kRows
+};
+
+constexpr Wanted kSymbols[] = {
+#define FRAMEWORK(function, symbol, parameters, arguments, event) wanted(#symbol),
+#include "interpose/frameworks.def"
+};
+
+// Whether the object names `soname` among those that it needs.
+bool needs(const dl_phdr_info& info, const Object& object, const char* soname) {
+    for (int i = 0; i < info.dlpi_phnum; ++i) {
+        if (info.dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
+        const auto* entry = reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + info.dlpi_phdr[i].p_vaddr);
+        for (; entry->d_tag != DT_NULL; ++entry)
+            if (entry->d_tag == DT_NEEDED && std::strcmp(object.strings + entry->d_un.d_val, soname) == 0)
+                return true;
+    }
+    return false;
+}
+
+// The objects behind us that export a function, in the order of loading.
+struct Candidates {
+    static constexpr std::uint32_t kMost = 8;
+    Wanted symbol;
+    std::uintptr_t caller = 0;
+    bool after_us = false, after_libc = false;
+    std::uint32_t count = 0;
+    void* function[kMost] = {};
+    const char* soname[kMost] = {};
+    bool from_the_start[kMost] = {};  // in the global scope for certain
+    bool beside[kMost] = {};          // the caller's own object, or one that it needs
+};
+
+int look_for_candidates(dl_phdr_info* info, std::size_t, void* data) {
+    auto& all = *static_cast<Candidates*>(data);
+    Object object;
+    if (!describe(*info, object)) return 0;
+    const auto here = reinterpret_cast<std::uintptr_t>(&kSymbols);
+    if (here >= object.begin && here < object.end) {
+        all.after_us = true;
+        return 0;
+    }
+    // Whoever is opened later stands behind the C library.
+    if (named(object.soname, "libc.so")) all.after_libc = true;
+    if (!all.after_us || all.count == Candidates::kMost) return 0;
+    void* found = find_symbol(object, all.symbol);
+    if (found == nullptr) return 0;
+    all.function[all.count] = found;
+    all.soname[all.count] = object.soname;
+    all.beside[all.count] = all.caller >= object.begin && all.caller < object.end;
+    all.from_the_start[all.count++] = !all.after_libc;
+    return 0;
+}
+
+int look_beside(dl_phdr_info* info, std::size_t, void* data) {
+    auto& all = *static_cast<Candidates*>(data);
+    Object object;
+    if (!describe(*info, object) || all.caller < object.begin || all.caller >= object.end) return 0;
+    for (std::uint32_t i = 0; i < all.count; ++i)
+        all.beside[i] = all.beside[i] || needs(*info, object, all.soname[i]);
+    return 1;
+}
+
+// What a call from `caller` would reach if we were not there: a function that was there from the start; else
+// the caller's own or one of what it needs, as a library that is opened with RTLD_LOCAL sees it; else the
+// first.
+void* find_real(std::uint32_t row, std::uintptr_t caller, std::uint32_t* how_many = nullptr) {
+    Candidates all;
+    all.symbol = kSymbols[row];
+    all.caller = caller;
+    dl_iterate_phdr(look_for_candidates, &all);
+    if (how_many != nullptr) *how_many = all.count;
+    if (all.count == 0) return nullptr;
+    if (all.count == 1 || all.from_the_start[0]) return all.function[0];
+    dl_iterate_phdr(look_beside, &all);
+    for (std::uint32_t i = 0; i < all.count; ++i)
+        if (all.beside[i]) return all.function[i];
+    return all.function[0];
+}
+
+// What was found for a caller: the function (48 bits) and its module, so that it can be told whether it is
+// still there. Both words are written without order; a pair that does not belong together fits no caller.
+struct KeptReal {
+    std::atomic<std::uint64_t> key;  // caller ^ value
+    std::atomic<std::uint64_t> value;
+};
+constexpr std::uint32_t kKeptReals = 16;
+constinit KeptReal kept_reals[kRows][kKeptReals];
+
+void* real_of(std::uint32_t row, const void* caller) {
+    const auto from = reinterpret_cast<std::uint64_t>(caller);
+    KeptReal& kept = kept_reals[row][(from * 0x9e3779b97f4a7c15u) >> (64 - __builtin_ctz(kKeptReals))];
+    const std::uint64_t value = kept.value.load(std::memory_order_relaxed);
+    if ((kept.key.load(std::memory_order_relaxed) ^ value) == from && value != 0) {
+        const std::uintptr_t function = value & ((std::uint64_t{1} << 48) - 1);
+        if (LoaderState().unchanged(static_cast<std::uint32_t>(value >> 48), function))
+            return reinterpret_cast<void*>(function);
+    }
+    void* found = find_real(row, from);
+    const auto address = reinterpret_cast<std::uint64_t>(found);
+    const std::uint64_t number = found != nullptr ? module_at(address) : 0;
+    if (number != 0 && address >> 48 == 0) {
+        const std::uint64_t fresh = (number << 48) | address;
+        kept.value.store(fresh, std::memory_order_relaxed);
+        kept.key.store(from ^ fresh, std::memory_order_relaxed);
+    }
+    return found;
+}
+
+// --------------------------------------------------------------------------------------------------------
+// reports
+
+class BlockReport {
+  public:
+    BlockReport(HookId function, std::int8_t device, const void* caller)
+        : function_(function), device_(device), caller_(caller) {}
+
+    void usage(const void* address, std::int64_t bytes, std::uint64_t allocated, std::uint64_t reserved) {
+        if (bytes == 0) return;  // nothing was taken or given back
+        const auto size = static_cast<std::uint64_t>(bytes);
+        record(bytes > 0 ? Kind::kBlockAcquired : Kind::kBlockReleased,
+               reinterpret_cast<std::uint64_t>(address), bytes > 0 ? size : 0 - size, allocated, reserved);
+    }
+    void refused(std::int64_t bytes, std::uint64_t allocated, std::uint64_t reserved) {
+        record(Kind::kBlockRefused, 0, bytes > 0 ? static_cast<std::uint64_t>(bytes) : 0, allocated,
+               reserved);
+    }
+
+  private:
+    void record(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t allocated,
+                std::uint64_t reserved) {
+        wire::Record record{};
+        record.sequence = next_sequence();
+        record.start = now();
+        record.function = static_cast<std::uint16_t>(function_);
+        record.kind = kind;
+        record.device = device_ < 0 ? wire::kDeviceUnknown : static_cast<std::uint8_t>(device_);
+        record.flags = device_ < 0 ? wire::kUnknownDevice : 0;
+        if (kind == Kind::kBlockRefused && session.stack_failures) record.stack = call_stack(caller_, true);
+        record.address = address;
+        record.bytes = bytes;
+        record.object = allocated;
+        record.extra = reserved;
+        emit(record);
+    }
+
+    HookId function_;
+    std::int8_t device_;
+    const void* caller_;
+};
+
+// Whether this report is to be recorded now. A process that has not used the driver is left alone; one whose
+// allocator reports has, though perhaps past the shim, or before it forked.
+bool may_record(ThreadState& thread, c10::Device device, const void* caller) {
+    if (device.type != kCuda || recording_off()) return false;
+    if (!attached() && !(find_driver() && attach())) return false;
+    if (!thread.inside()) return true;
+    // In a signal handler, perhaps while a record is being made.
+    if (!left_by_jump(thread)) {
+        if (!in_driver(caller) && !in_other(caller)) count_untold();
+        return false;
+    }
+    count_untold();
+    forget_call(thread);
+    thread.gate = thread.gate_when_idle;
+    return true;
+}
+
+// `frame`: of the wrapper, which returns to `caller`. Returns the real function; nullptr: there is none.
+template <typename Event>
+[[gnu::always_inline]] inline void* report(Row row, HookId function, c10::Device device, const void* frame,
+                                           const void* caller, Event event) {
+    const int saved = errno;
+    ThreadState& thread = thread_state;
+    thread.entering_at = reinterpret_cast<std::uintptr_t>(frame);
+    if (may_record(thread, device, caller)) {
+        thread.gate = kBusy;
+        enter(thread, caller);
+        BlockReport told(function, device.index, caller);
+        event(told);
+        thread.gate = thread.gate_when_idle;
+    }
+    void* real = real_of(row, caller);
+    errno = saved;
+    return real;
+}
+
+}  // namespace
+
+}  // namespace fragscope::interpose
+
+namespace c10 {
+
+using namespace fragscope::interpose;
+
+// The record comes first, so that the real function's exceptions meet nothing of ours on their way.
+#define FRAMEWORK(function, symbol, parameters, arguments, event)                                 \
+    void function parameters {                                                                    \
+        void* real = report(                                                                      \
+            k_##function, HookId::k_##function, device, __builtin_frame_address(0),               \
+            __builtin_return_address(0), [=](BlockReport & told) __attribute__((always_inline)) { \
+                told.event;                                                                       \
+            });                                                                                   \
+        if (real != nullptr) return reinterpret_cast<decltype(&function)>(real) arguments;        \
+    }
+#include "interpose/frameworks.def"
+
+}  // namespace c10
+
+namespace fragscope::interpose {
+
+namespace {
+
+const void* const kWrappers[] = {
+#define FRAMEWORK(function, symbol, parameters, arguments, event) \
+    reinterpret_cast<const void*>(&c10::function),
+#include "interpose/frameworks.def"
+};
+
+std::uint32_t row_of(const char* name) {
+    std::uint32_t row = 0;
+    while (row < kRows && std::strcmp(kSymbols[row].name, name) != 0) ++row;
+    return row;
+}
+
+}  // namespace
+
+bool is_framework_row(const char* name) { return row_of(name) != kRows; }
+
+bool is_framework_wrapper(const void* address) {
+    for (const void* wrapper : kWrappers)
+        if (wrapper == address) return true;
+    return false;
+}
+
+void* substitute_framework(const char* name, void* found) {
+    const std::uint32_t row = row_of(name);
+    if (row == kRows || found == nullptr) return found;
+    std::uint32_t how_many = 0;
+    const void* real = find_real(row, 0, &how_many);
+    return how_many == 1 && real == found ? const_cast<void*>(kWrappers[row]) : found;
+}
+
+}  // namespace fragscope::interpose
