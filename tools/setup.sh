@@ -13,6 +13,8 @@ packages=(meson ninja-build pkg-config g++ python3 python3-pip
 # Pinned, so that every machine without a toolkit compiles against the same headers.
 header_wheels=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85 nvidia-cuda-crt==13.0.88
                nvidia-cuda-profiler-api==13.0.85)
+# For tests only: the runtime that PyTorch 2.9's CUDA 12 wheel is linked with (1 MB).
+cuda12_wheels=(nvidia-cuda-runtime-cu12==12.8.90)
 
 say() { printf '== %s\n' "$*"; }
 fail() { printf 'fragscope: %s\n' "$*" >&2; exit 1; }
@@ -68,20 +70,44 @@ find_cuda_headers() {
         fi
     done
     cuda_include=$build/cuda-headers/include
-    # The list of what was fetched stands in `complete`: another list is fetched anew.
-    [ "$(cat "$build/cuda-headers/complete" 2>/dev/null)" = "${header_wheels[*]}" ] && return
-    say "no CUDA 13 toolkit here: fetching NVIDIA's header wheels into $build/cuda-headers"
-    local log=$build/wheels.log
-    rm -rf "$build/cuda-headers" && mkdir -p "$build/cuda-headers/wheels"
-    python3 -m pip download -q --no-deps --only-binary=:all: -d "$build/cuda-headers/wheels" "${header_wheels[@]}" \
-        >"$log" 2>&1 || fail "pip could not fetch ${header_wheels[*]} (no network?); see $log."
-    python3 - "$build/cuda-headers" >"$log" 2>&1 <<'PY' || fail "the header wheels could not be unpacked; see $log."
+    fetch_headers "$build/cuda-headers" "no CUDA 13 toolkit here: fetching NVIDIA's header wheels" "${header_wheels[@]}"
+    [ "$(cuda_version_of "$cuda_include")" -ge 13000 ] 2>/dev/null ||
+        fail "the header wheels hold no cuda.h of CUDA 13 where it was expected ($cuda_include)."
+}
+
+# The headers and the runtime library of CUDA 12, always from a wheel: what is built from them is compared with that
+# library name by name. The wheel leaves out one header of macros and one of two functions, which are CUDA 13's too.
+find_cuda12_headers() {
+    cuda12_include=$build/cuda12-headers/include
+    fetch_headers "$build/cuda12-headers" "fetching NVIDIA's headers of CUDA 12" "${cuda12_wheels[@]}"
+    [ "$(cuda_version_of "$cuda12_include")" -lt 13000 ] 2>/dev/null ||
+        fail "the wheel holds no cuda.h of CUDA 12 where it was expected ($cuda12_include)."
+    mkdir -p "$cuda12_include/crt"
+    local name
+    for name in crt/host_defines.h cuda_profiler_api.h; do
+        [ -f "$cuda12_include/$name" ] || cp "$cuda_include/$name" "$cuda12_include/$name" ||
+            fail "$cuda_include holds no $name."
+    done
+}
+
+# fetch_headers DIR WHY WHEEL…: unpacks the headers of NVIDIA's wheels into DIR/include and the runtime's libraries into
+# DIR/lib. The list of what was fetched stands in `complete`: another list is fetched anew.
+fetch_headers() {
+    local dir=$1 why=$2 log=$build/wheels.log
+    shift 2
+    [ "$(cat "$dir/complete" 2>/dev/null)" = "$*" ] && return
+    say "$why into $dir"
+    rm -rf "$dir" && mkdir -p "$dir/wheels"
+    python3 -m pip download -q --no-deps --only-binary=:all: -d "$dir/wheels" "$@" >"$log" 2>&1 ||
+        fail "pip could not fetch $* (no network?); see $log."
+    python3 - "$dir" >"$log" 2>&1 <<'PY' || fail "the header wheels could not be unpacked; see $log."
 import pathlib, sys, zipfile
 target = pathlib.Path(sys.argv[1])
 for wheel in sorted((target / "wheels").glob("*.whl")):
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
-            parts = pathlib.PurePosixPath(name).parts  # nvidia/cu13/include/... and nvidia/cu13/lib/...
+            # nvidia/cu13/include/… and nvidia/cu13/lib/…; in the wheels of CUDA 12 cuda_runtime is in the place of cu13
+            parts = pathlib.PurePosixPath(name).parts
             if len(parts) > 3 and parts[0] == "nvidia" and parts[2] in ("include", "lib") and not name.endswith("/"):
                 if parts[2] == "lib" and not parts[-1].startswith("libcudart"):
                     continue
@@ -89,9 +115,7 @@ for wheel in sorted((target / "wheels").glob("*.whl")):
                 out.parent.mkdir(parents=True, exist_ok=True)
                 out.write_bytes(archive.read(name))
 PY
-    [ "$(cuda_version_of "$cuda_include")" -ge 13000 ] 2>/dev/null ||
-        fail "the header wheels hold no cuda.h of CUDA 13 where it was expected ($cuda_include)."
-    printf '%s\n' "${header_wheels[*]}" >"$build/cuda-headers/complete"
+    printf '%s\n' "$*" >"$dir/complete"
 }
 
 # configure DIR [meson options…]
@@ -102,6 +126,19 @@ configure() {
     [ -f "$dir/build.ninja" ] && return 0
     say "configuring $dir"
     (cd "$repo" && meson setup "$dir" -Dtoolkit_include="$cuda_include" "$@") >"$log" 2>&1 ||
+        fail "meson could not configure the build; see the end of $log."
+}
+
+# Adds CUDA 12's stand-in runtime to a build folder that was configured, perhaps without it.
+configure_cuda12() {
+    local dir=$1 log=$build/configure.log
+    find_cuda12_headers
+    python3 - "$dir" "$cuda12_include" <<'PY' && return
+import json, subprocess, sys
+options = json.loads(subprocess.check_output(["meson", "introspect", sys.argv[1], "--buildoptions"]))
+sys.exit(not any(option["name"] == "toolkit12_include" and option["value"] == sys.argv[2] for option in options))
+PY
+    (cd "$repo" && meson setup --reconfigure "$dir" -Dtoolkit12_include="$cuda12_include") >"$log" 2>&1 ||
         fail "meson could not configure the build; see the end of $log."
 }
 

@@ -6,8 +6,8 @@
 
 using namespace fragscope::simrt;
 
-static_assert(int{cudaDevAttrHostMemoryPoolsSupported} ==
-              int{CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED});
+static_assert(int{cudaDevAttrMemoryPoolsSupported} == int{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED});
+static_assert(int{cudaDevAttrHostNumaId} == int{CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID});
 static_assert(int{cudaLimitPersistingL2CacheSize} == int{CU_LIMIT_PERSISTING_L2_CACHE_SIZE});
 
 cudaError_t cudaGetDeviceCount(int* count) {

@@ -102,6 +102,7 @@ void fill_single_fields(CUdevice device, cudaDeviceProp* prop) {
         {CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, &P::ipcEventSupported},
         {CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, &P::clusterLaunch},
         {CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, &P::unifiedFunctionPointers},
+#if CUDA_VERSION >= 13000
         {CU_DEVICE_ATTRIBUTE_NUMA_CONFIG, &P::deviceNumaConfig},
         {CU_DEVICE_ATTRIBUTE_NUMA_ID, &P::deviceNumaId},
         {CU_DEVICE_ATTRIBUTE_MPS_ENABLED, &P::mpsEnabled},
@@ -109,6 +110,16 @@ void fill_single_fields(CUdevice device, cudaDeviceProp* prop) {
         {CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID, &P::gpuPciDeviceID},
         {CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID, &P::gpuPciSubsystemID},
         {CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED, &P::hostNumaMultinodeIpcSupported},
+#else
+        {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &P::clockRate},
+        {CU_DEVICE_ATTRIBUTE_GPU_OVERLAP, &P::deviceOverlap},
+        {CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT, &P::kernelExecTimeoutEnabled},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, &P::computeMode},
+        {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH, &P::maxTexture1DLinear},
+        {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, &P::memoryClockRate},
+        {CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, &P::singleToDoublePrecisionPerfRatio},
+        {CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH, &P::cooperativeMultiDeviceLaunch},
+#endif
     };
     for (const Field& field : fields) {
         const int value = query(device, field.attribute);

@@ -67,7 +67,8 @@ cudaError_t find_driver() {
     fill_table(resolver);
     if (g_table.Init == nullptr || g_table.DriverGetVersion == nullptr) return cudaErrorInsufficientDriver;
     int version = 0;
-    if (g_table.DriverGetVersion(&version) != CUDA_SUCCESS || version < CUDART_VERSION)
+    // A runtime takes any driver of its own major version and newer: NVIDIA's 12.8 starts on a driver 12.0.
+    if (g_table.DriverGetVersion(&version) != CUDA_SUCCESS || version / 1000 < CUDART_VERSION / 1000)
         return cudaErrorInsufficientDriver;
     return to_runtime_error(g_table.Init(0));
 }

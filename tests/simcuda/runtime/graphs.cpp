@@ -52,12 +52,15 @@ cudaError_t cudaGraphMemAllocNodeGetParams(cudaGraphNode_t node, cudaMemAllocNod
 }
 
 cudaError_t cudaGraphMemFreeNodeGetParams(cudaGraphNode_t node, void* dptr_out) {
-    return call_in_context(&DriverTable::GraphMemFreeNodeGetParams, node, static_cast<CUdeviceptr*>(dptr_out));
+    return call_in_context(&DriverTable::GraphMemFreeNodeGetParams, node,
+                           static_cast<CUdeviceptr*>(dptr_out));
 }
 
-cudaError_t cudaGraphAddNode(cudaGraphNode_t* pGraphNode, cudaGraph_t graph,
-                             const cudaGraphNode_t* pDependencies, const cudaGraphEdgeData* dependencyData,
-                             size_t numDependencies, cudaGraphNodeParams* nodeParams) {
+cudaError_t SINCE_13(cudaGraphAddNode, cudaGraphAddNode_v2)(cudaGraphNode_t* pGraphNode, cudaGraph_t graph,
+                                                            const cudaGraphNode_t* pDependencies,
+                                                            const cudaGraphEdgeData* dependencyData,
+                                                            size_t numDependencies,
+                                                            cudaGraphNodeParams* nodeParams) {
     return call_in_context(&DriverTable::GraphAddNode, pGraphNode, graph, pDependencies,
                            reinterpret_cast<const CUgraphEdgeData*>(dependencyData), numDependencies,
                            reinterpret_cast<CUgraphNodeParams*>(nodeParams));

@@ -93,8 +93,8 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
     return call_in_context(&DriverTable::MemGetInfo, free, total);
 }
 
-cudaError_t cudaMemAdvise(const void* devPtr, size_t count, cudaMemoryAdvise advice,
-                          cudaMemLocation location) {
+cudaError_t SINCE_13(cudaMemAdvise, cudaMemAdvise_v2)(const void* devPtr, size_t count,
+                                                      cudaMemoryAdvise advice, cudaMemLocation location) {
     const CUmemLocation place = {static_cast<CUmemLocationType>(location.type), {location.id}};
     return call_in_context(&DriverTable::MemAdvise, to_device(devPtr), count,
                            static_cast<CUmem_advise>(advice), place);

@@ -73,6 +73,7 @@ cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPool_t memPoo
                            memPool, reinterpret_cast<CUmemLocation*>(location));
 }
 
+#if CUDA_VERSION >= 13000
 cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t* memPool, cudaMemLocation* location,
                                      cudaMemAllocationType type) {
     return call_in_context(&DriverTable::MemGetDefaultMemPool, memPool,
@@ -89,6 +90,7 @@ cudaError_t cudaMemSetMemPool(cudaMemLocation* location, cudaMemAllocationType t
     return call_in_context(&DriverTable::MemSetMemPool, reinterpret_cast<CUmemLocation*>(location),
                            static_cast<CUmemAllocationType>(type), memPool);
 }
+#endif
 
 cudaError_t cudaMemPoolExportToShareableHandle(void* shareableHandle, cudaMemPool_t memPool,
                                                cudaMemAllocationHandleType handleType, unsigned int flags) {

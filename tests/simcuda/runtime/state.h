@@ -5,6 +5,15 @@
 
 #include "driver.h"
 
+// These sources are compiled against the headers of CUDA 13 and once more against those of CUDA 12. Where 13
+// gave a function new parameters, 12 has the function with these parameters under a name with a suffix, and
+// the old one under the plain name (cuda12.cpp).
+#if CUDA_VERSION >= 13000
+#define SINCE_13(name, name_in_12) name
+#else
+#define SINCE_13(name, name_in_12) name_in_12
+#endif
+
 namespace fragscope::simrt {
 
 // The runtime error that has the same meaning; cudaErrorUnknown where there is none.

@@ -33,12 +33,14 @@ cudaError_t cudaFreeAsync(void* devPtr, cudaStream_t hStream) {
     return call_on_stream(&StreamFunctions::MemFreeAsync, to_device(devPtr), hStream);
 }
 
-cudaError_t cudaMemPrefetchAsync(const void* devPtr, size_t count, cudaMemLocation location,
-                                 unsigned int flags, cudaStream_t stream) {
+cudaError_t SINCE_13(cudaMemPrefetchAsync, cudaMemPrefetchAsync_v2)(const void* devPtr, size_t count,
+                                                                    cudaMemLocation location,
+                                                                    unsigned int flags, cudaStream_t stream) {
     const CUmemLocation place = {static_cast<CUmemLocationType>(location.type), {location.id}};
     return call_on_stream(&StreamFunctions::MemPrefetchAsync, to_device(devPtr), count, place, flags, stream);
 }
 
+#if CUDA_VERSION >= 13000
 cudaError_t cudaMemPrefetchBatchAsync(void** dptrs, size_t* sizes, size_t count,
                                       cudaMemLocation* prefetchLocs, size_t* prefetchLocIdxs,
                                       size_t numPrefetchLocs, unsigned long long flags, cudaStream_t stream) {
@@ -62,6 +64,7 @@ cudaError_t cudaMemDiscardAndPrefetchBatchAsync(void** dptrs, size_t* sizes, siz
                           reinterpret_cast<CUmemLocation*>(prefetchLocs), prefetchLocIdxs, numPrefetchLocs,
                           flags, stream);
 }
+#endif
 
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void* devPtr, size_t length, unsigned int flags) {
     return call_on_stream(&StreamFunctions::StreamAttachMemAsync, stream, to_device(devPtr), length, flags);
@@ -152,10 +155,10 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
                           reinterpret_cast<CUstreamCaptureStatus*>(pCaptureStatus));
 }
 
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* captureStatus_out,
-                                     unsigned long long* id_out, cudaGraph_t* graph_out,
-                                     const cudaGraphNode_t** dependencies_out,
-                                     const cudaGraphEdgeData** edgeData_out, size_t* numDependencies_out) {
+cudaError_t SINCE_13(cudaStreamGetCaptureInfo, cudaStreamGetCaptureInfo_v3)(
+    cudaStream_t stream, cudaStreamCaptureStatus* captureStatus_out, unsigned long long* id_out,
+    cudaGraph_t* graph_out, const cudaGraphNode_t** dependencies_out, const cudaGraphEdgeData** edgeData_out,
+    size_t* numDependencies_out) {
     static_assert(sizeof(unsigned long long) == sizeof(cuuint64_t));
     return call_on_stream(&StreamFunctions::StreamGetCaptureInfo, stream,
                           reinterpret_cast<CUstreamCaptureStatus*>(captureStatus_out),
@@ -163,9 +166,11 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
                           reinterpret_cast<const CUgraphEdgeData**>(edgeData_out), numDependencies_out);
 }
 
-cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t* dependencies,
-                                                const cudaGraphEdgeData* dependencyData,
-                                                size_t numDependencies, unsigned int flags) {
+cudaError_t SINCE_13(cudaStreamUpdateCaptureDependencies,
+                     cudaStreamUpdateCaptureDependencies_v2)(cudaStream_t stream,
+                                                             cudaGraphNode_t* dependencies,
+                                                             const cudaGraphEdgeData* dependencyData,
+                                                             size_t numDependencies, unsigned int flags) {
     return call_on_stream(&StreamFunctions::StreamUpdateCaptureDependencies, stream, dependencies,
                           reinterpret_cast<const CUgraphEdgeData*>(dependencyData), numDependencies, flags);
 }

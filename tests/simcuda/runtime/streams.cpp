@@ -39,6 +39,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     return call_in_context(&DriverTable::EventSynchronize, event);
 }
 
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
+cudaError_t SINCE_13(cudaEventElapsedTime, cudaEventElapsedTime_v2)(float* ms, cudaEvent_t start,
+                                                                    cudaEvent_t end) {
     return call_in_context(&DriverTable::EventElapsedTime, ms, start, end);
 }

@@ -300,9 +300,11 @@ cudaError_t cudaMemset2DAsync(void* devPtr, size_t pitch, int value, size_t widt
 static_assert(sizeof(cudaMemcpyAttributes) == sizeof(CUmemcpyAttributes));
 
 // The driver's signature of this ABI takes what it does not change without const.
-cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* srcs, const size_t* sizes, size_t count,
-                                 cudaMemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
-                                 cudaStream_t stream) {
+// Until CUDA 12.8, also says which operation of the batch could not be done.
+#if CUDA_VERSION >= 13000
+cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* srcs, const size_t* sizes,
+                                 size_t count, cudaMemcpyAttributes* attrs, size_t* attrsIdxs,
+                                 size_t numAttrs, cudaStream_t stream) {
     return call_on_stream(&StreamFunctions::MemcpyBatchAsync,
                           reinterpret_cast<CUdeviceptr*>(const_cast<void**>(dsts)),
                           reinterpret_cast<CUdeviceptr*>(const_cast<void**>(const_cast<const void**>(srcs))),
@@ -316,3 +318,19 @@ cudaError_t cudaMemcpy3DBatchAsync(size_t numOps, cudaMemcpy3DBatchOp* opList, u
     return call_on_stream(&StreamFunctions::Memcpy3DBatchAsync, numOps,
                           reinterpret_cast<CUDA_MEMCPY3D_BATCH_OP*>(opList), flags, stream);
 }
+#else
+cudaError_t cudaMemcpyBatchAsync(void** dsts, void** srcs, size_t* sizes, size_t count,
+                                 cudaMemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
+                                 size_t* failIdx, cudaStream_t stream) {
+    return call_on_stream(&StreamFunctions::MemcpyBatchAsync, reinterpret_cast<CUdeviceptr*>(dsts),
+                          reinterpret_cast<CUdeviceptr*>(srcs), sizes, count,
+                          reinterpret_cast<CUmemcpyAttributes*>(attrs), attrsIdxs, numAttrs, failIdx, stream);
+}
+
+cudaError_t cudaMemcpy3DBatchAsync(size_t numOps, cudaMemcpy3DBatchOp* opList, size_t* failIdx,
+                                   unsigned long long flags, cudaStream_t stream) {
+    static_assert(sizeof(cudaMemcpy3DBatchOp) == sizeof(CUDA_MEMCPY3D_BATCH_OP));
+    return call_on_stream(&StreamFunctions::Memcpy3DBatchAsync, numOps,
+                          reinterpret_cast<CUDA_MEMCPY3D_BATCH_OP*>(opList), failIdx, flags, stream);
+}
+#endif

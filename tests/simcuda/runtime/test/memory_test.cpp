@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -144,9 +145,9 @@ TEST_CASE("pools: a pool keeps what its threshold allows, and a trim gives it ba
 }
 
 TEST_CASE("properties: every field agrees with the driver's attribute") {
-    // 13.0's layout: a program compiled against the header reads the fields at these places.
+    // 13.0's and 12's layout: a program compiled against the header reads the fields at these places.
     static_assert(offsetof(cudaDeviceProp, totalGlobalMem) == 288);
-    static_assert(sizeof(cudaDeviceProp) == 1008);
+    static_assert(sizeof(cudaDeviceProp) == (CUDART_VERSION >= 13000 ? 1008 : 1032));
     cudaDeviceProp prop = {};
     std::memset(static_cast<void*>(&prop), 0xff, sizeof prop);
     REQUIRE(cudaGetDeviceProperties(&prop, 0) == cudaSuccess);
@@ -161,9 +162,16 @@ TEST_CASE("properties: every field agrees with the driver's attribute") {
     CHECK(prop.warpSize == attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE));
     CHECK(prop.maxThreadsDim[2] == attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z));
     CHECK(prop.memoryPoolsSupported == attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED));
+#if CUDART_VERSION >= 13000
     CHECK(prop.hostNumaMultinodeIpcSupported ==
           attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED));
-    CHECK(prop.reserved[55] == 0);
+#else
+    CHECK(prop.clockRate == attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE));
+    CHECK(prop.memoryClockRate == attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE));
+    CHECK(prop.cooperativeMultiDeviceLaunch ==
+          attribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH));
+#endif
+    CHECK(prop.reserved[std::size(prop.reserved) - 1] == 0);
     CHECK(cudaGetDeviceProperties(&prop, 99) == cudaErrorInvalidDevice);
     int value = 0;
     CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrWarpSize, 0) == cudaSuccess);

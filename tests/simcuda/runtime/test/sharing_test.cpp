@@ -1,5 +1,5 @@
-// Arrays, graphs, external memory and sharing through the runtime: each call reaches the driver function that has
-// the same meaning, and what it costs is the driver's.
+// Arrays, graphs, external memory and sharing through the runtime: each call reaches the driver function that
+// has the same meaning, and what it costs is the driver's.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <doctest/doctest.h>
@@ -87,7 +87,11 @@ TEST_CASE("sharing: graph memory nodes") {
     cudaGraphNodeParams any = {};
     any.type = cudaGraphNodeTypeMemFree;
     any.free.dptr = params.dptr;
+#if CUDART_VERSION >= 13000
     REQUIRE(cudaGraphAddNode(&second, graph, &first, nullptr, 1, &any) == cudaSuccess);
+#else
+    REQUIRE(cudaGraphAddNode_v2(&second, graph, &first, nullptr, 1, &any) == cudaSuccess);
+#endif
     void* freed = nullptr;
     CHECK(cudaGraphMemFreeNodeGetParams(second, &freed) == cudaSuccess);
     CHECK(freed == params.dptr);
@@ -112,7 +116,8 @@ TEST_CASE("sharing: pools, pointers and external memory") {
     cudaMemPool_t pool = nullptr, imported = nullptr;
     REQUIRE(cudaMemPoolCreate(&pool, &props) == cudaSuccess);
     int fd = -1;
-    REQUIRE(cudaMemPoolExportToShareableHandle(&fd, pool, cudaMemHandleTypePosixFileDescriptor, 0) == cudaSuccess);
+    REQUIRE(cudaMemPoolExportToShareableHandle(&fd, pool, cudaMemHandleTypePosixFileDescriptor, 0) ==
+            cudaSuccess);
     REQUIRE(cudaMemPoolImportFromShareableHandle(&imported, reinterpret_cast<void*>(std::intptr_t{fd}),
                                                  cudaMemHandleTypePosixFileDescriptor, 0) == cudaSuccess);
     void* memory = nullptr;
@@ -128,7 +133,8 @@ TEST_CASE("sharing: pools, pointers and external memory") {
     cudaIpcMemHandle_t handle = {};
     REQUIRE(cudaMalloc(&memory, 4 * kMiB) == cudaSuccess);
     CHECK(cudaIpcGetMemHandle(&handle, memory) == cudaSuccess);
-    CHECK(cudaIpcOpenMemHandle(&alias, handle, cudaIpcMemLazyEnablePeerAccess) == cudaErrorDeviceUninitialized);
+    CHECK(cudaIpcOpenMemHandle(&alias, handle, cudaIpcMemLazyEnablePeerAccess) ==
+          cudaErrorDeviceUninitialized);
     CHECK(cudaFree(memory) == cudaSuccess);
 
     cudaExternalMemoryHandleDesc desc = {};
@@ -153,12 +159,22 @@ TEST_CASE("sharing: a batch of copies") {
     REQUIRE(cudaMalloc(&memory, sizeof from) == cudaSuccess);
     REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
     void* to[] = {memory, static_cast<int*>(memory) + 1};
+#if CUDART_VERSION >= 13000
     const void* sources[] = {&from[1], &from[0]};
-    const size_t sizes[] = {sizeof(int), sizeof(int)};
+#else
+    void* sources[] = {&from[1], &from[0]};
+    size_t failed = 0;
+#endif
+    size_t sizes[] = {sizeof(int), sizeof(int)};
     cudaMemcpyAttributes attributes = {};
     attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
     size_t first = 0;
+#if CUDART_VERSION >= 13000
     CHECK(cudaMemcpyBatchAsync(to, sources, sizes, 2, &attributes, &first, 1, stream) == cudaSuccess);
+#else
+    CHECK(cudaMemcpyBatchAsync(to, sources, sizes, 2, &attributes, &first, 1, &failed, stream) ==
+          cudaSuccess);
+#endif
     CHECK(cudaMemcpy(back, memory, sizeof back, cudaMemcpyDeviceToHost) == cudaSuccess);
     CHECK(back[0] == 6);
     CHECK(back[1] == 5);
