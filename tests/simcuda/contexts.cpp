@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "activity.h"
 #include "arrays.h"
 #include "external.h"
 #include "host.h"
@@ -114,6 +115,7 @@ CUresult charge_overhead(Context& context) {
     ledger({"context_create", context.id, d.settings.context_overhead,
             static_cast<std::int64_t>(d.pages_for(d.settings.context_overhead) * d.settings.page_size),
             context.device, free_after});
+    charge_listener_locked(context);
     return CUDA_SUCCESS;
 }
 
@@ -187,6 +189,8 @@ bool is_sticky(CUresult error) {
 }
 
 }  // namespace
+
+const Context* current_context() { return top(); }
 
 CUresult require_context(Context*& context) {
     context = top();

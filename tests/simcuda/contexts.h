@@ -5,6 +5,9 @@
 
 namespace fragscope::sim {
 
+// The calling thread's current context, whatever its state; null: none.
+const Context* current_context();
+
 // The handle of the device's primary context, made when there is none yet, without retaining it.
 CUcontext primary_handle_locked(int device);
 

@@ -222,9 +222,9 @@ def write_map(functions, table, max_version):
         introduced[name] = min(version, introduced.get(name, version))
     kept = [n for n in functions if max_version == 0 or introduced.get(n, 0) <= max_version]
     lines = ["{", "  global:"] + [f"    {n};" for n in kept]
-    # Not part of CUDA: see README.md, "Calls that a capture forbids" and "The management library".
+    # Not part of CUDA: see README.md, "Calls that a capture forbids" and "The management library", and sim_activity.h.
     lines += ["    fragscope_sim_unsafe_calls;", "    fragscope_sim_doubtful_calls;", "    fragscope_sim_free_bytes;",
-              "  local: *;", "};", ""]
+              "    fragscope_sim_activity;", "  local: *;", "};", ""]
     return "\n".join(lines)
 
 

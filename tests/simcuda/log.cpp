@@ -12,6 +12,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "activity.h"
+
 namespace fragscope::sim {
 namespace {
 
@@ -79,6 +81,7 @@ void log_unsafe(const char* kind, const char* name) {
 }
 
 void ledger(const LedgerEntry& e) {
+    note_activity(e);
     if (!ledger_open()) return;
     timespec now{};
     ::clock_gettime(CLOCK_MONOTONIC, &now);

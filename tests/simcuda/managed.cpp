@@ -1,6 +1,7 @@
 // What programs tell the driver about managed memory: prefetches, advice, discards, attachment to streams.
 //
 // Managed memory is host memory here and stays there: the calls are checked and move nothing.
+#include "activity.h"
 #include "capture.h"
 #include "driver.h"
 #include "streams.h"
@@ -51,7 +52,9 @@ CUresult prefetch(CUdeviceptr address, std::size_t count, const CUmemLocation& l
     if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
     if (const CUresult error = check_location(location); error != CUDA_SUCCESS) return error;
     return on_stream(stream, [&](Stream&) {
-        return is_managed(address, count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        if (!is_managed(address, count)) return CUDA_ERROR_INVALID_VALUE;
+        note_prefetch_locked(address, count, location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : -1);
+        return CUDA_SUCCESS;
     });
 }
 

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "activity.h"
 #include "contexts.h"
 #include "streams.h"
 
@@ -84,6 +85,12 @@ bool read_text(const std::string& text, Owner& owner) {
     return true;
 }
 
+void tell_variables_locked(const char* operation, const Owner& owner, std::uint64_t base, int device) {
+    for (const Variable& each : owner.variables) {
+        note_variable_locked(operation, each.name.c_str(), base + each.offset, each.bytes, device);
+    }
+}
+
 // The owner's code and variables in a context, where they are not yet.
 CUresult load_into_locked(void* handle, Owner& owner, Context& context) {
     if (owner.loaded.contains(&context)) return CUDA_SUCCESS;
@@ -98,15 +105,17 @@ CUresult load_into_locked(void* handle, Owner& owner, Context& context) {
     owner.loaded[&context] = region->base;
     ledger({"code_load", region->base, owner.bytes, static_cast<std::int64_t>(region->size), region->device, free_after,
             region->object});
+    tell_variables_locked("variable_load", owner, region->base, region->device);
     return CUDA_SUCCESS;
 }
 
-void drop_from_locked(std::uint64_t base) {
+void drop_from_locked(const Owner& owner, std::uint64_t base) {
     if (base == 0) return;
     Region& region = driver().regions.find(base)->second;
     const std::uint64_t bytes = region.requested, handle = region.object;
     const auto size = static_cast<std::int64_t>(region.size);
     const int device = region.device;
+    tell_variables_locked("variable_unload", owner, base, device);
     const std::uint64_t free_after = drop_region_locked(region);
     ledger({"code_unload", base, bytes, -size, device, free_after, handle});
 }
@@ -114,7 +123,7 @@ void drop_from_locked(std::uint64_t base) {
 // Without taking it out of the list.
 void end_owner_locked(void* handle, Owner& owner) {
     for (const FunctionObject& function : owner.functions) modules().functions.erase(&function);
-    for (const auto& [context, base] : owner.loaded) drop_from_locked(base);
+    for (const auto& [context, base] : owner.loaded) drop_from_locked(owner, base);
     ledger({owner.context != nullptr ? "module_unload" : "library_unload", reinterpret_cast<std::uint64_t>(handle),
             owner.bytes, 0, -1, 0});
 }
@@ -278,7 +287,7 @@ void destroy_modules_locked(Context& context) {
         }
         const auto loaded = owner.loaded.find(&context);
         if (loaded != owner.loaded.end()) {
-            drop_from_locked(loaded->second);
+            drop_from_locked(owner, loaded->second);
             owner.loaded.erase(loaded);
         }
         ++at;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "activity.h"
 #include "arrays.h"
 #include "capture.h"
 #include "linear.h"
@@ -168,6 +169,13 @@ CUresult allocate_async(const CUmemoryPool* chosen, CUdeviceptr* dptr, size_t by
 
 CUmemoryPool handle_of_pool(const Pool* pool) { return reinterpret_cast<CUmemoryPool>(const_cast<Pool*>(pool)); }
 
+Pool* find_pool_by_id_locked(std::uint64_t id) {
+    for (auto& [handle, pool] : pools().all) {
+        if (pool->id == id) return pool.get();
+    }
+    return nullptr;
+}
+
 Pool* find_pool_locked(CUmemoryPool handle) {
     const auto found = pools().all.find(handle);
     return found == pools().all.end() || found->second->destroyed ? nullptr : found->second.get();
@@ -305,6 +313,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
     Pool* found = find_pool(pool);
     if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
     shrink(*found, minBytesToKeep, true);
+    note_pool_trim_locked(found->id, minBytesToKeep, found->device);
     return CUDA_SUCCESS;
 }
 

@@ -41,6 +41,7 @@ struct Pool {
 
 // The pool that the program has not destroyed; null when there is none.
 Pool* find_pool_locked(CUmemoryPool handle);
+Pool* find_pool_by_id_locked(std::uint64_t id);
 Pool& add_pool_locked(int device);
 CUmemoryPool handle_of_pool(const Pool* pool);
 // cuMemFree(Async) of an imported allocation (pool_sharing.cpp): ends this process's mapping of it.
