@@ -14,6 +14,7 @@ from bench import Bench, Failed, Skipped  # noqa: E402,F401 - for the checks
 # The stand-in runtime of each environment, in the build's tests/simcuda. Wheels give their libraries a DT_RPATH to
 # NVIDIA's own runtime, which no LD_LIBRARY_PATH beats; a preloaded library of the same name does.
 RUNTIMES = {
+    "torch12": "runtime/cuda12/libcudart.so.12",
     "torch13": "runtime/libcudart.so.13",
 }
 
@@ -36,8 +37,12 @@ class Client(Bench):
         return [self.python(venv), HERE / "programs" / program, *words]
 
     def preload(self, venv):
-        runtime = RUNTIMES.get(venv)
-        return str(self.simulated / runtime) if runtime else ""
+        if venv not in RUNTIMES:
+            return ""
+        runtime = self.simulated / RUNTIMES[venv]
+        if not runtime.exists():
+            raise Failed(f"{runtime} is not built: tools/test --clients builds it")
+        return str(runtime)
 
     def alone(self, venv, program, *words, **more):
         """Without the recorder."""

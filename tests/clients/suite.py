@@ -1,9 +1,9 @@
 """Real clients on the simulated GPU: unmodified programs of others, held against their own books and the driver's.
 
-Usage: suite.py BUILD CACHE [GROUP|GROUP.CHECK…]
+Usage: suite.py BUILD CACHE [GROUP|GROUP.CHECK|ENVIRONMENT…]
 BUILD is a built tree, CACHE the folder of tests/clients/install. Runs the checks one after the other, prints each with
 its result and time, and last "N passed, N failed". Nothing is skipped: what is not installed fails.
-Exit status: 0 all passed, 1 something failed or nothing ran, 2 no such group or check.
+Exit status: 0 all passed, 1 something failed or nothing ran, 2 no such group, check or environment.
 """
 import pathlib
 import sys
@@ -17,10 +17,13 @@ import groups
 
 
 def chosen(words):
+    environments = sorted({name for each in CHECKS.values() for name in each.needs})
     for word in words:
-        if word not in groups.NAMES and word not in CHECKS:
-            sys.exit(f"no group or check {word!r}; groups: {', '.join(groups.NAMES)}")
-    return [each for each in CHECKS.values() if not words or each.group in words or each.name in words]
+        if word not in groups.NAMES and word not in CHECKS and word not in environments:
+            sys.exit(f"no group, check or environment {word!r}; groups: {', '.join(groups.NAMES)}; environments: "
+                     f"{', '.join(environments)}")
+    return [each for each in CHECKS.values()
+            if not words or not {each.group, each.name, *each.needs}.isdisjoint(words)]
 
 
 def run_check(build, cache, check):

@@ -1,5 +1,5 @@
-"""PyTorch of CUDA 13 on the simulated GPU: its own accounts against the simulated driver's ledger and settings."""
-from registry import check
+"""PyTorch of CUDA 12 and of CUDA 13 on the simulated GPU: its own accounts against the simulated driver's ledger and settings."""
+from registry import check_in_each
 from simulated import said
 
 MIB = 1 << 20
@@ -16,10 +16,10 @@ def bytes_by_address(ledger, gained="linear_alloc", lost="linear_free"):
     return live
 
 
-@check("torch13")
-def basics(client):
+@check_in_each("torch12", "torch13")
+def basics(client, torch):
     client.settings = {"CAPACITY": "4GiB", "CONTEXT_OVERHEAD": "100MiB"}
-    plain, traced = client.with_and_without("torch13", "torch_basics.py")
+    plain, traced = client.with_and_without(torch, "torch_basics.py")
     device, streams, full, stats, cleared = said(plain)
     # The simulated driver's settings, default or as above (tests/simcuda/README.md).
     client.equal(device["count"], 2)
