@@ -196,6 +196,13 @@ CUresult capture_allocate_locked(Stream& stream, std::uint64_t bytes, CUdevicept
     return result;
 }
 
+CUresult capture_work_locked(Stream& stream, CUgraphNodeType type) {
+    if (!capture_active(*stream.capture)) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    Capture& capture = *stream.capture;
+    capture.last = &graph_add_work_locked(*capture.graph, type, after(capture));
+    return CUDA_SUCCESS;
+}
+
 CUresult graph_free_async_locked(Stream& stream, Region& region, std::uint64_t address) {
     if (address != region.base) return CUDA_ERROR_INVALID_VALUE;
     if (stream.capture) {

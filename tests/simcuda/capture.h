@@ -19,6 +19,8 @@ CUresult check_unsafe(Function function);
 void note_doubtful(Function function);
 
 CUresult capture_allocate_locked(Stream& stream, std::uint64_t bytes, CUdeviceptr* dptr);
+// A launch, copy, memset or host function: a node of that type.
+CUresult capture_work_locked(Stream& stream, CUgraphNodeType type);
 // Work that a capture cannot hold.
 CUresult capture_unsupported_locked(Stream& stream);
 CUresult graph_free_async_locked(Stream& stream, Region& region, std::uint64_t address);

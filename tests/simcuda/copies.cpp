@@ -135,9 +135,9 @@ CUresult fill_locked(std::uint64_t to, std::uint32_t pattern, std::uint64_t byte
     return CUDA_SUCCESS;
 }
 
-// Runs `body` with the lock as work on `stream`. A null function marks work that a capture allows.
+// Runs `body` with the lock as work on `stream`; in a capture it is a node of that type instead, whose launch moves nothing.
 template <typename Body>
-CUresult work(Function function, bool synchronous, CUstream handle, Body body) {
+CUresult work(Function function, bool synchronous, CUstream handle, CUgraphNodeType type, Body body) {
     Context* context = nullptr;
     if (const CUresult error = require_context(context); error != CUDA_SUCCESS) return error;
     if (synchronous) {
@@ -147,7 +147,7 @@ CUresult work(Function function, bool synchronous, CUstream handle, Body body) {
     Stream* stream = find_stream_locked(handle, *context);
     if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     ++stream->issued;
-    if (stream->capture) return CUDA_SUCCESS;  // a node of the graph; its launch moves nothing
+    if (stream->capture) return capture_work_locked(*stream, type);
     return body();
 }
 
@@ -212,7 +212,7 @@ std::uint64_t address_of(CUmemorytype type, const void* host_pointer, CUdevicept
 
 CUresult copy_2d(Function function, bool synchronous, const CUDA_MEMCPY2D* p, CUstream stream) {
     if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    return work(function, synchronous, stream, [&] {
+    return work(function, synchronous, stream, CU_GRAPH_NODE_TYPE_MEMCPY, [&] {
         const Side to{p->dstMemoryType, address_of(p->dstMemoryType, p->dstHost, p->dstDevice), p->dstArray,
                       p->dstXInBytes, p->dstY, 0, p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes, p->Height};
         const Side from{p->srcMemoryType, address_of(p->srcMemoryType, p->srcHost, p->srcDevice), p->srcArray,
@@ -223,7 +223,7 @@ CUresult copy_2d(Function function, bool synchronous, const CUDA_MEMCPY2D* p, CU
 
 CUresult copy_3d(Function function, bool synchronous, const CUDA_MEMCPY3D* p, CUstream stream) {
     if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    return work(function, synchronous, stream, [&] {
+    return work(function, synchronous, stream, CU_GRAPH_NODE_TYPE_MEMCPY, [&] {
         const Side to{p->dstMemoryType, address_of(p->dstMemoryType, p->dstHost, p->dstDevice), p->dstArray,
                       p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes,
                       p->dstHeight != 0 ? p->dstHeight : p->Height};
@@ -252,7 +252,7 @@ CUresult copy_batch(Function function, const CUdeviceptr* to, const CUdeviceptr*
         const bool begins = i == 0 ? starts[0] == 0 : starts[i] > starts[i - 1] && starts[i] < count;
         if (!begins || !is_order(attributes[i].srcAccessOrder)) return CUDA_ERROR_INVALID_VALUE;
     }
-    return work(function, false, stream, [&] {
+    return work(function, false, stream, CU_GRAPH_NODE_TYPE_MEMCPY, [&] {
         for (size_t i = 0; i < count; ++i) {
             const CUresult result = copy_locked(to[i], Place::Either, from[i], Place::Either, sizes[i]);
             if (result != CUDA_SUCCESS) return failed = i, result;
@@ -293,7 +293,7 @@ CUresult copy_3d_batch(Function function, size_t count, const CUDA_MEMCPY3D_BATC
     if (flags != 0 || ops == nullptr || count == 0 || stream == nullptr || stream == CU_STREAM_LEGACY) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return work(function, false, stream, [&] {
+    return work(function, false, stream, CU_GRAPH_NODE_TYPE_MEMCPY, [&] {
         for (size_t i = 0; i < count; ++i) {
             const CUDA_MEMCPY3D_BATCH_OP& op = ops[i];
             failed = i;
@@ -312,20 +312,22 @@ CUresult copy_3d_batch(Function function, size_t count, const CUDA_MEMCPY3D_BATC
 
 CUresult copy(Function function, bool synchronous, CUstream stream, std::uint64_t to, Place to_place,
               std::uint64_t from, Place from_place, std::uint64_t bytes) {
-    return work(function, synchronous, stream,
+    return work(function, synchronous, stream, CU_GRAPH_NODE_TYPE_MEMCPY,
                 [&] { return copy_locked(to, to_place, from, from_place, bytes); });
 }
 
 CUresult fill(Function function, bool synchronous, CUstream stream, CUdeviceptr to, std::uint32_t pattern,
               std::uint64_t count, std::uint64_t unit) {
     if (to % unit != 0 || count > driver().settings.va_bytes) return CUDA_ERROR_INVALID_VALUE;
-    return work(function, synchronous, stream, [&] { return fill_locked(to, pattern, count * unit); });
+    return work(function, synchronous, stream, CU_GRAPH_NODE_TYPE_MEMSET,
+                [&] { return fill_locked(to, pattern, count * unit); });
 }
 
 CUresult fill_2d(Function function, bool synchronous, CUstream stream, CUdeviceptr to, size_t pitch,
                  std::uint32_t pattern, size_t width, size_t height, std::uint64_t unit) {
     if (to % unit != 0 || width > driver().settings.va_bytes) return CUDA_ERROR_INVALID_VALUE;
-    return work(function, synchronous, stream, [&] { return fill_rows(to, pitch, pattern, width * unit, height); });
+    return work(function, synchronous, stream, CU_GRAPH_NODE_TYPE_MEMSET,
+                [&] { return fill_rows(to, pitch, pattern, width * unit, height); });
 }
 
 }  // namespace

@@ -205,6 +205,10 @@ CUresult graph_add_free_locked(Graph& graph, std::uint64_t address, std::vector<
     return CUDA_SUCCESS;
 }
 
+GraphNode& graph_add_work_locked(Graph& graph, CUgraphNodeType type, std::vector<GraphNode*> dependencies) {
+    return add_node(graph, type, std::move(dependencies));
+}
+
 namespace impl {
 
 CUresult cuGraphCreate(CUgraph* phGraph, unsigned int flags) {

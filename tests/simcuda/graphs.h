@@ -33,6 +33,8 @@ CUresult graph_add_allocation_locked(Graph& graph, const CUDA_MEM_ALLOC_NODE_PAR
                                      std::vector<GraphNode*> dependencies, GraphNode*& node);
 CUresult graph_add_free_locked(Graph& graph, std::uint64_t address, std::vector<GraphNode*> dependencies,
                                GraphNode*& node);
+// Captured work that has nothing to do with memory: what it does is not kept, and launching it does nothing.
+GraphNode& graph_add_work_locked(Graph& graph, CUgraphNodeType type, std::vector<GraphNode*> dependencies);
 // The graph that the program has; null when there is none.
 Graph* find_graph_locked(CUgraph handle);
 CUgraph keep_graph_locked(std::unique_ptr<Graph> graph);

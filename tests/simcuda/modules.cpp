@@ -12,6 +12,7 @@
 #include <unordered_set>
 
 #include "activity.h"
+#include "capture.h"
 #include "contexts.h"
 #include "streams.h"
 
@@ -243,6 +244,7 @@ CUresult launch(const void* function, CUstream handle, unsigned long long grid, 
     if (result == CUDA_SUCCESS) {
         result = raise_stack_locked(*stream->context, modules().owners.find(found.owner)->second.stack);
     }
+    if (result == CUDA_SUCCESS && stream->capture) result = capture_work_locked(*stream, CU_GRAPH_NODE_TYPE_KERNEL);
     if (result == CUDA_SUCCESS) ++stream->issued;
     return result;
 }

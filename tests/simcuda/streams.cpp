@@ -275,7 +275,7 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
         Stream* stream = find_stream_locked(hStream, *context);
         if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
         ++stream->issued;
-        if (stream->capture) return CUDA_SUCCESS;
+        if (stream->capture) return capture_work_locked(*stream, CU_GRAPH_NODE_TYPE_HOST);
     }
     fn(userData);  // at once and without the lock
     return CUDA_SUCCESS;

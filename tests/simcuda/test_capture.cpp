@@ -159,3 +159,53 @@ SIM_TEST("the device of a stream is not to be asked for in a capture", "CONTEXT_
     CHECK(cuStreamGetDevice(stream, &device) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     CHECK(fragscope_sim_unsafe_calls() == 1);
 }
+
+SIM_TEST("captured work is in the graph, in order, and a launch of it does nothing", "CONTEXT_OVERHEAD=0") {
+    start();
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+    REQUIRE(cuModuleLoadData(&module, "some image") == CUDA_SUCCESS);
+    REQUIRE(cuModuleGetFunction(&function, module, "kernel") == CUDA_SUCCESS);
+    const CUdeviceptr memory = allocate(kMiB);
+    REQUIRE(cuMemsetD8(memory, 1, kMiB) == CUDA_SUCCESS);
+    const CUstream stream = capturing(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    int calls = 0;
+    CHECK(cuMemsetD8Async(memory, 2, kMiB, stream) == CUDA_SUCCESS);
+    CHECK(cuMemcpyDtoDAsync(memory, memory + 512, 512, stream) == CUDA_SUCCESS);
+    CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr) == CUDA_SUCCESS);
+    CHECK(cuLaunchHostFunc(stream, [](void* count) { ++*static_cast<int*>(count); }, &calls) == CUDA_SUCCESS);
+    CUgraph graph = nullptr;
+    REQUIRE(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+    CUgraphNode nodes[5]{};
+    std::size_t count = 5;
+    REQUIRE(cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS);
+    REQUIRE(count == 4);
+    const CUgraphNodeType expected[] = {CU_GRAPH_NODE_TYPE_MEMSET, CU_GRAPH_NODE_TYPE_MEMCPY, CU_GRAPH_NODE_TYPE_KERNEL,
+                                        CU_GRAPH_NODE_TYPE_HOST};
+    for (std::size_t i = 0; i < count; ++i) {
+        CUgraphNodeType type{};
+        CHECK(cuGraphNodeGetType(nodes[i], &type) == CUDA_SUCCESS);
+        CHECK(type == expected[i]);
+    }
+    std::size_t roots = 0;
+    CHECK(cuGraphGetRootNodes(graph, nullptr, &roots) == CUDA_SUCCESS);
+    CHECK(roots == 1);
+    CUgraphExec executable = nullptr;
+    CHECK(cuGraphInstantiate(&executable, graph, 0) == CUDA_SUCCESS);
+    CHECK(cuGraphLaunch(executable, stream) == CUDA_SUCCESS);
+    CHECK(cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    unsigned char byte = 0;
+    CHECK(cuMemcpyDtoH(&byte, memory, 1) == CUDA_SUCCESS);
+    CHECK(byte == 1);
+    CHECK(calls == 0);
+}
+
+SIM_TEST("work for a capture that was spoilt is refused", "CONTEXT_OVERHEAD=0") {
+    start();
+    const CUdeviceptr memory = allocate(kMiB);
+    const CUstream stream = capturing(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CHECK(cuMemsetD8Async(memory, 2, kMiB, stream) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    CUgraph graph = nullptr;
+    CHECK(cuStreamEndCapture(stream, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
