@@ -3,8 +3,10 @@
 Built on the bench of the robustness suite (tests/hosts/bench.py): the same ways to run, to compare and to read back, with
 an interpreter in front and, where the client's own libraries would otherwise load NVIDIA's runtime, the stand-in preloaded.
 """
+import collections
 import json
 import pathlib
+import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -18,11 +20,19 @@ RUNTIMES = {
     "torch13": "runtime/libcudart.so.13",
 }
 
+# What libraries of PyTorch's begin their messages with, where time and process number stand.
+STAMPS = (re.compile(r"^\[([A-Z])\d{4} \d\d:\d\d:\d\d\.\d+ (\w+\.cpp:\d+\])"),
+          re.compile(r"^([A-Z]+):\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \d+:\d+ (\w+\.cpp:\d+\])"))
+
+# Addresses in this range are the program's own: of its heap and libraries, different in each run of it.
+OWN = range(0x550000000000, 0x800000000000)
+
 
 class Client(Bench):
     def __init__(self, build, cache, folder, name):
         super().__init__(build, folder, name)
         self.cache = pathlib.Path(cache)
+        self.library_path.append(self.simulated / "nvml")
         self.timeout = 180  # seconds for one program
 
     def python(self, venv):
@@ -56,35 +66,53 @@ class Client(Bench):
         self.equal(outcome.status, status, f"exit status of {program} {words} under fragscope run", outcome)
         return outcome
 
-    def with_and_without(self, venv, program, *words, status=0, ledgers=True, **more):
+    def with_and_without(self, venv, program, *words, status=0, leaving_out=(), **more):
         """Both; the program's output, its end and what it did to the device's memory must be the same.
 
-        `ledgers` is False where threads or processes of the program make the order of their calls a matter of chance."""
+        `leaving_out`: operations of the ledger whose number or order is a matter of chance."""
         plain, traced = self.both(*self.command(venv, program, *words), preload=self.preload(venv), status=status, **more)
         self.that(plain.ledger, "the driver's ledger is empty: the program did not reach the simulated GPU", plain)
-        if ledgers:
-            self.same_ledger(plain, traced)
+        self.same_ledger(plain, traced, leaving_out)
         return plain, traced
 
-    def same_ledger(self, plain, traced):
-        """What the driver did, in order: operation, object, bytes asked and charged, device, free bytes, other object."""
-        ours, theirs = changes(traced), changes(plain)
-        self.checks += len(theirs)
-        for i in range(max(len(ours), len(theirs))):
-            without = theirs[i] if i < len(theirs) else "nothing"
-            recorded = ours[i] if i < len(ours) else "nothing"
-            if without != recorded:
-                raise Failed(f"line {i + 1} of the driver's ledger", f"  without: {without}", f"  with:    {recorded}")
+    def same_ledger(self, plain, traced, leaving_out=()):
+        """What each process did to memory, in order: operation, object, bytes asked and charged, device, free bytes of it
+        (where one process has the devices for itself), other object."""
+        ours, theirs = changes(traced, leaving_out), changes(plain, leaving_out)
+        self.equal(len(ours), len(theirs), "processes in the driver's ledger")
+        for mine, other in zip(ours, theirs):
+            self.checks += len(other)
+            for i in range(max(len(mine), len(other))):
+                without = other[i] if i < len(other) else "nothing"
+                recorded = mine[i] if i < len(mine) else "nothing"
+                if without != recorded:
+                    raise Failed(f"change {i + 1} of a process in the driver's ledger", f"  without: {without}",
+                                 f"  with:    {recorded}")
+
+    def clean(self, text):
+        lines = super().clean(text)
+        for stamp in STAMPS:
+            lines = [stamp.sub(r"\1 \2", line) for line in lines]
+        return lines
 
     def read(self, command, *options, status=(0,)):
         """`fragscope COMMAND TRACE … --json`, one value a line."""
         return [json.loads(line) for line in self.tool(command, self.trace, *options, "--json", status=status).splitlines()]
 
 
-def changes(outcome):
-    """The ledger without what no two runs share: times, process and thread numbers (these by first appearance)."""
-    seen = {}
-    return [(seen.setdefault(line[1], len(seen)), *line[3:]) for line in outcome.ledger]
+def changes(outcome, leaving_out=()):
+    """The ledger's lines by process, these in the order of their first lines, without what no two runs share: times, numbers
+    of processes and threads, addresses of the program's own, keys that name memory to other processes."""
+    processes = collections.defaultdict(list)
+    alone = len({line[1] for line in outcome.ledger}) == 1
+    for line in outcome.ledger:
+        if line[3] in leaving_out:
+            continue
+        first, other = (name if int(name, 16) not in OWN else "own" for name in (line[4], line[9]))
+        if line[3].startswith("ipc_"):
+            other = "key"
+        processes[line[1]].append((line[3], first, *line[5:8], line[8] if alone else "", other))
+    return list(processes.values())
 
 
 def said(outcome):

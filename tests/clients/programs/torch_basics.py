@@ -1,11 +1,7 @@
-"""Availability, properties, streams, events, tensors and the caching allocator's own accounts, as JSON lines."""
-import json
-
+"""Availability, properties, streams, events, tensors and the caching allocator's own accounts."""
 import torch
 
-
-def say(**values):
-    print(json.dumps(values), flush=True)
+from accounts import mebibytes, moment, say
 
 
 def main():
@@ -23,21 +19,14 @@ def main():
     torch.cuda.synchronize()
     say(done=event.query() and stream.query(), priorities=torch.cuda.Stream.priority_range())
 
-    tensors = [torch.empty(bytes, dtype=torch.uint8, device="cuda") for bytes in (1, 513, 1 << 20, (1 << 20) + 1, 30 << 20)]
-    zeros = torch.zeros(1000, device="cuda")
-    say(addresses=[t.data_ptr() for t in [*tensors, zeros]], free_total=torch.cuda.mem_get_info(0))
-    say(stats=torch.cuda.memory_stats(), snapshot=segments())
+    tensors = [torch.empty(size, dtype=torch.uint8, device="cuda") for size in (1, 513, 1 << 20, (1 << 20) + 1)]
+    tensors += [mebibytes(9.5), mebibytes(30), torch.zeros(1000, device="cuda")]
+    say(addresses=[t.data_ptr() for t in tensors])
+    moment("seven tensors")
     del tensors[1:]
     torch.cuda.empty_cache()
-    say(stats=torch.cuda.memory_stats(), snapshot=segments(), free_total=torch.cuda.mem_get_info(0))
-
-
-def segments():
-    keys = ("device", "address", "total_size", "allocated_size", "active_size", "requested_size", "stream",
-            "segment_type", "segment_pool_id", "is_expandable")
-    return [{**{key: segment[key] for key in keys},
-             "blocks": [(block["address"], block["size"], block["requested_size"], block["state"])
-                        for block in segment["blocks"]]} for segment in torch.cuda.memory._snapshot()["segments"]]
+    moment("one tensor left, cache emptied")
+    moment("said", summary=torch.cuda.memory_summary())
 
 
 main()
