@@ -175,6 +175,10 @@ class Call {
                  CUstream stream);
     void advised_each(Advice what, const Extents& extents, CUstream stream);
 
+    // Events that a framework's allocator may wait for.
+    void event_recorded(CUevent event, CUstream stream);
+    void event_over(CUevent event);
+
     void touched(CUdeviceptr address, std::size_t bytes);
     void opaque_write();
     void launched();

@@ -15,6 +15,7 @@ namespace fragscope::interpose {
 
 constinit thread_local ThreadState thread_state;
 constinit std::atomic<bool> name_sent[kNamedCount];
+constinit std::atomic<void (*)(ThreadState&)> thread_ends{nullptr};
 
 namespace {
 
@@ -36,6 +37,7 @@ void give_back(void*) {
     if (thread.ring && thread.generation == generation())
         thread.ring.header()->state.store(wire::SlotState::kReleased, std::memory_order_release);
     leave_ring(thread);
+    if (const auto more = thread_ends.load(std::memory_order_relaxed); more != nullptr) more(thread);
 }
 
 // One key for the process; a thread that comes while another makes it does without (its ring stays taken till

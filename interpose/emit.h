@@ -44,6 +44,7 @@ struct ThreadState {
     bool asking = false;    // the shim's own questions are under way
     bool ending_counted = false;  // the call that this thread is in ends a context and is counted as such
     bool capture_counted = false;       // the capture that this thread begins is among captures_running
+    std::uint8_t desk = 0;              // see waits.h; 0: none
     std::uint64_t unsampled_bytes = 0;  // acquired by this thread; kFirstLook: a context is new; see sample.h
 
     std::uintptr_t entered_at = 0;   // frame of the wrapper that the thread is in, of the last one where it is in none
@@ -112,6 +113,8 @@ bool emit_text(wire::TextKind kind, std::uint16_t subject, const char* text, std
 // Functions whose names are out: until then every thread sends the name, so that no record can be ahead of
 // it.
 extern constinit std::atomic<bool> name_sent[kNamedCount];
+// What else is to be given back when a thread ends that had a ring.
+extern constinit std::atomic<void (*)(ThreadState&)> thread_ends;
 // Counts a call of the program's whose record cannot be made: what kind it was of is not told, as nothing may
 // be concluded from that.
 void count_untold();

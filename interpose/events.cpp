@@ -441,6 +441,21 @@ void Call::object_released(Kind kind, const void* object) {
     unplaced_inline(kind, 0, 0, number_of(object), 0);
 }
 
+void Call::event_recorded(CUevent event, CUstream stream) {
+    asked();
+    if (succeeded() && blocks_reported.load(std::memory_order_relaxed))
+        note_event(id_, caller_, bits(event), bits(stream), flags_);
+}
+
+void Call::event_over(CUevent event) {
+    asked();
+    if (!succeeded() || events_awaited.load(std::memory_order_relaxed) == 0 || !take_awaited(bits(event)))
+        return;
+    at_device(wire::kDeviceUnknown);
+    number_now();
+    record(Kind::kBlockWaitOver, 0, 0, bits(event), 0);
+}
+
 void Call::number_now() {
     start_ = now();
     duration_ = 0;

@@ -10,6 +10,7 @@
 #include "interpose/observe.h"
 #include "interpose/session.h"
 #include "interpose/stacks.h"
+#include "interpose/waits.h"
 
 namespace c10 {
 
@@ -156,6 +157,14 @@ class BlockReport {
 
     void usage(const void* address, std::int64_t bytes, std::uint64_t allocated, std::uint64_t reserved) {
         if (bytes == 0) return;  // nothing was taken or given back
+        note_reporter(caller_);
+        ThreadState& thread = thread_state;
+        if (thread.desk != 0) {
+            if (bytes < 0)
+                tell_waits(thread, caller_, device());
+            else
+                forget_waits(thread);
+        }
         const auto size = static_cast<std::uint64_t>(bytes);
         record(bytes > 0 ? Kind::kBlockAcquired : Kind::kBlockReleased,
                reinterpret_cast<std::uint64_t>(address), bytes > 0 ? size : 0 - size, allocated, reserved);
@@ -166,6 +175,9 @@ class BlockReport {
     }
 
   private:
+    std::uint8_t device() const {
+        return device_ < 0 ? wire::kDeviceUnknown : static_cast<std::uint8_t>(device_);
+    }
     void record(Kind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t allocated,
                 std::uint64_t reserved) {
         wire::Record record{};
@@ -173,8 +185,8 @@ class BlockReport {
         record.start = now();
         record.function = static_cast<std::uint16_t>(function_);
         record.kind = kind;
-        record.device = device_ < 0 ? wire::kDeviceUnknown : static_cast<std::uint8_t>(device_);
-        record.flags = device_ < 0 ? wire::kUnknownDevice : 0;
+        record.device = device();
+        record.flags = device() == wire::kDeviceUnknown ? wire::kUnknownDevice : 0;
         if (kind == Kind::kBlockRefused && session.stack_failures) record.stack = call_stack(caller_, true);
         record.address = address;
         record.bytes = bytes;

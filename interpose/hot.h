@@ -9,6 +9,7 @@
 #include "interpose/stacks.h"
 #include "interpose/state.h"
 #include "interpose/touch.h"
+#include "interpose/waits.h"
 
 namespace fragscope::interpose {
 
@@ -120,6 +121,14 @@ class HotCall : public Call {
     [[gnu::always_inline]] void asked() {
         if (session.calls) [[unlikely]]
             in_memory().noted();
+    }
+    [[gnu::always_inline]] void event_recorded(CUevent event, CUstream stream) {
+        if (session.calls || blocks_reported.load(std::memory_order_relaxed)) [[unlikely]]
+            in_memory().event_recorded(event, stream);
+    }
+    [[gnu::always_inline]] void event_over(CUevent event) {
+        if (session.calls || events_awaited.load(std::memory_order_relaxed) != 0) [[unlikely]]
+            in_memory().event_over(event);
     }
     [[gnu::always_inline]] void launched() {
         launched_now(id_);

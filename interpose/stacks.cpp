@@ -150,17 +150,6 @@ std::uint32_t origin_of(const Entrance& at) {
     return string;
 }
 
-// From here to the wrapper's caller there are only functions of the shim.
-constexpr std::uint32_t kOwnFrames = 16;
-
-bool walk_to(Walk& walk, const void* caller) {
-    for (std::uint32_t i = 0; i < kOwnFrames && walk.locate(); ++i) {
-        if (walk.pc() == reinterpret_cast<std::uintptr_t>(caller)) return true;
-        if (!walk.up()) return false;
-    }
-    return false;
-}
-
 std::uint64_t frame_of(const Walk& walk) {
     if (walk.module() == 0) return wire::address_frame(walk.pc());
     return wire::module_frame(walk.module(), walk.pc() - module(walk.module()).bias);
@@ -277,7 +266,7 @@ void fill(Walk& walk, bool deep, Stack& out) {
     const int saved = errno;
     Stack stack;
     Walk walk(__builtin_frame_address(0));
-    if (walk_to(walk, caller))
+    if (walk.to(caller))
         fill(walk, deep, stack);
     else if (deep)
         stack.head.flags = wire::kStackLost;

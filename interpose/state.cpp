@@ -9,6 +9,7 @@
 #include "interpose/emit.h"
 #include "interpose/sample.h"
 #include "interpose/touch.h"
+#include "interpose/waits.h"
 
 namespace fragscope::interpose {
 
@@ -77,6 +78,7 @@ void reset_process_state() {
     forget_questions();
     begin_samples();
     forget_touches();
+    forget_all_waits();
 }
 
 namespace {

@@ -172,6 +172,15 @@ bool Walk::locate() {
     return true;
 }
 
+bool Walk::to(const void* caller) {
+    constexpr std::uint32_t kOwnFrames = 16;
+    for (std::uint32_t i = 0; i < kOwnFrames && locate(); ++i) {
+        if (pc_ == reinterpret_cast<std::uintptr_t>(caller)) return true;
+        if (!up()) return false;
+    }
+    return false;
+}
+
 bool Walk::step(std::uintptr_t cfa, KeptFrame kept, std::int64_t kept_offset) {
     std::uintptr_t pc = 0, fp = fp_;
     if (cfa <= sp_ || !word(cfa - 8, pc)) return leave(true);

@@ -21,6 +21,9 @@ class Walk {
 
     // Finds out what is known of the place where the walk stands. False: it stands nowhere.
     bool locate();
+    // On to the wrapper's caller: from here to it there are only functions of the shim, and few. False: it was not
+    // met.
+    bool to(const void* caller);
     // On to the caller of the place that was located. False: there is none, or it cannot be found (lost()).
     bool up();
 

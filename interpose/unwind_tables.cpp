@@ -488,33 +488,58 @@ Rule rule_of(const Row& row, std::uintptr_t address) {
 
 }  // namespace
 
+namespace {
+
+// One function's description, read up to its instructions.
+struct Described {
+    Common common;
+    std::uintptr_t begin = 0;
+    bool holds = false;  // the address that was looked for
+};
+
+// False: it cannot be read.
+bool read_description(const UnwindTables& tables, std::uintptr_t address, Reader& body, Described& out) {
+    const auto field = reinterpret_cast<std::uintptr_t>(body.at());
+    const auto back = body.number<std::uint32_t>();
+    if (body.failed() || back == 0 ||
+        !read_common(tables, reinterpret_cast<const unsigned char*>(field - back), out.common))
+        return false;
+    out.begin = body.address(out.common.encoding);
+    const std::uint64_t length = body.encoded(out.common.encoding & 0x0f);
+    if (out.common.augmented) body.skip(body.unsigned_leb());
+    out.holds = address - out.begin < length;
+    return !body.failed();
+}
+
+}  // namespace
+
 Rule find_rule(const UnwindTables& tables, std::uintptr_t address) {
     const unsigned char* description = find_description(tables, address);
     if (description == nullptr || span_of(tables, description) == nullptr) return {};
     Reader body = body_of(tables, description);
-    const auto field = reinterpret_cast<std::uintptr_t>(body.at());
-    const auto back = body.number<std::uint32_t>();
-    Common common;
+    Described function;
     Rule beyond;
     beyond.form = RuleForm::kBeyond;
-    if (body.failed() || back == 0 ||
-        !read_common(tables, reinterpret_cast<const unsigned char*>(field - back), common))
-        return beyond;
-    const std::uintptr_t begin = body.address(common.encoding);
-    const std::uint64_t length = body.encoded(common.encoding & 0x0f);
-    if (common.augmented) body.skip(body.unsigned_leb());
-    if (body.failed()) return beyond;
-    if (address - begin >= length) return {};
-    if (common.signal) {
+    if (!read_description(tables, address, body, function)) return beyond;
+    if (!function.holds) return {};
+    if (function.common.signal) {
         Rule signal;
         signal.form = RuleForm::kSignal;
         return signal;
     }
-    Program program(common, begin, address);
-    if (!program.run(common.program)) return beyond;
+    Program program(function.common, function.begin, address);
+    if (!program.run(function.common.program)) return beyond;
     program.begin_function();
     if (!program.run(body)) return beyond;
     return rule_of(program.row, address);
+}
+
+std::uintptr_t function_begin(const UnwindTables& tables, std::uintptr_t address) {
+    const unsigned char* description = find_description(tables, address);
+    if (description == nullptr || span_of(tables, description) == nullptr) return 0;
+    Reader body = body_of(tables, description);
+    Described function;
+    return read_description(tables, address, body, function) && function.holds ? function.begin : 0;
 }
 
 }  // namespace fragscope::interpose

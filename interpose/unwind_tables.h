@@ -48,6 +48,9 @@ struct Rule {
     std::int64_t kept_offset = 0;
 };
 
+// Where the function begins that the tables say the instruction at `address` is of; 0: they do not say.
+std::uintptr_t function_begin(const UnwindTables& tables, std::uintptr_t address);
+
 // The rule for the instruction at `address`.
 Rule find_rule(const UnwindTables& tables, std::uintptr_t address);
 

@@ -15,6 +15,8 @@ int main(int count, char** arguments) {
         {"PROBE", &paths.probe},
         {"LOOKUPS", &paths.lookups},
         {"MARKS", &paths.marks},
+        {"BLOCKS", &paths.blocks},
+        {"FRAMEWORK", &paths.framework},
         {"MOMENTS", &paths.moments},
         {"NVTX_TOOL", &paths.nvtx_tool},
         {"RIVAL", &paths.rival},

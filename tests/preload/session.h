@@ -110,7 +110,7 @@ Outcome run_plain(const std::vector<std::string>& command, const std::vector<std
 // Paths that the build passes to the test program.
 struct Paths {
     std::string shim, victim, families, probe, lookups, driver, old_driver, simulated_driver, rival,
-        rival_without_dlsym, marks, moments, nvtx_tool;
+        rival_without_dlsym, marks, moments, nvtx_tool, blocks, framework;
 };
 Paths& paths();
 
