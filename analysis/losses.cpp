@@ -92,6 +92,13 @@ Hidden hidden_by(Kind kind) {
         case Kind::kCheckpoint:
             return {0, bit(Layer::kBlocks) | bit(Layer::kArrays) | bit(Layer::kHandles) | bit(Layer::kPools),
                     false};
+        case Kind::kBlockAcquired:
+            return {bit(Layer::kFramework), 0, false};
+        case Kind::kBlockReleased:
+        case Kind::kBlockWaitOver:
+            return {0, bit(Layer::kFramework), false};
+        case Kind::kBlockWaits:
+            return {bit(Layer::kFramework), 0, false};
         // Nothing that has a sum of its own.
         case Kind::kHandleExported:
         case Kind::kAccessSet:
@@ -144,11 +151,7 @@ Hidden hidden_by(Kind kind) {
         case Kind::kProbe:
         case Kind::kProbesEnded:
         case Kind::kSampleEnd:
-        case Kind::kBlockAcquired:
-        case Kind::kBlockReleased:
         case Kind::kBlockRefused:
-        case Kind::kBlockWaits:
-        case Kind::kBlockWaitOver:
         case Kind::kBlockStream:
         case Kind::kActivityAcquired:
         case Kind::kActivityReleased:
@@ -183,13 +186,10 @@ const char* also_uncertain(Kind kind) {
         case Kind::kProbe:
         case Kind::kProbesEnded:
             return "some trials after a failure are missing";
-        case Kind::kBlockAcquired:
-        case Kind::kBlockReleased:
         case Kind::kBlockRefused:
-        case Kind::kBlockWaits:
-        case Kind::kBlockWaitOver:
+            return "requests that a framework's allocator gave up may be missing";
         case Kind::kBlockStream:
-            return "which blocks a framework's allocator held may be wrong";
+            return "which stream a framework's blocks are for may be wrong";
         case Kind::kActivityAcquired:
         case Kind::kActivityReleased:
         case Kind::kActivityPlace:
@@ -216,9 +216,10 @@ const char* also_uncertain(Kind kind) {
     }
 }
 
-constexpr std::array<const char*, 8> kLayerWords = {
-    "linear memory",      "physical handles",   "arrays",          "pools' live blocks",
-    "reserved addresses", "page-locked memory", "written payload", "addresses of graphs"};
+constexpr std::array<const char*, 9> kLayerWords = {
+    "linear memory",      "physical handles",    "arrays",
+    "pools' live blocks", "reserved addresses",  "page-locked memory",
+    "written payload",    "addresses of graphs", "blocks of a framework's allocator"};
 
 std::string layers_in_words(unsigned layers) {
     std::string out;

@@ -26,6 +26,7 @@ enum class Layer : std::uint8_t {
     kHost,       // page-locked memory
     kPayload,    // what copies and memsets wrote
     kGraphs,     // which addresses belong to graphs
+    kFramework,  // blocks of a framework's own allocator
 };
 
 struct Losses {

@@ -18,6 +18,7 @@ constexpr std::array kCommands{
     Command{"run", "start a program and record its GPU memory", cmd_run},
     Command{"explain", "say why a request for GPU memory failed, and what would have to change", cmd_explain},
     Command{"report", "say what a trace holds: amounts over time, peaks, failures, costs", cmd_report},
+    Command{"state", "say what a program held at a moment, down to the blocks of its framework", cmd_state},
     Command{"dump", "print a trace's events, one a line", cmd_dump},
     Command{"doctor", "say before a run what a recording will see and what not", cmd_doctor},
 };

@@ -1,0 +1,79 @@
+// `fragscope state`: what a program held at a moment, in words or as JSON, one object a line.
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+
+#include "analysis/state_shown.h"
+#include "tools/answer.h"
+#include "tools/command.h"
+#include "tools/words_state.h"
+#include "tools/words_terminal.h"
+
+namespace fragscope::tools {
+
+namespace {
+
+// Empty, or what is wrong with the moment: CLI11's way.
+std::string not_a_moment(const std::string& text) {
+    if (analysis::state_question(text)) return "";
+    return fmt::format(
+        "'{}' is no moment: expected a sequence number, mark:TEXT, mark:TEXT*, failure:N or end", text);
+}
+
+}  // namespace
+
+int cmd_state(int argc, char** argv) {
+    CLI::App app(
+        "Says what a program held at a moment: address space, physical memory, blocks,\n"
+        "pools, and the segments, blocks and gaps of its framework's own allocator.",
+        "fragscope state");
+    app.footer(
+        "WHERE is one of\n"
+        "  17            after the event of this sequence number (`fragscope dump`)\n"
+        "  mark:TEXT     at each mark (NVTX) whose text is TEXT; a * at its end stands\n"
+        "                for anything\n"
+        "  failure:2     when that call failed, as `fragscope report` lists them\n"
+        "  end           after the last event\n\n"
+        "Example:\n"
+        "  fragscope state train.fst --at end\n"
+        "  fragscope state train.fst --at 'mark:step*' --json\n\n"
+        "--json prints one object a line, one for each moment, the message State of\n"
+        "proto/state.proto.\n\n"
+        "Exit status: 0 done; 1 the trace cannot be read; 2 wrong usage, or no such\n"
+        "moment in the trace; 3 answered, but the trace is incomplete (said at the\n"
+        "top).");
+    std::string path;
+    std::string at;
+    std::uint32_t process = 0;
+    bool json = false;
+    app.add_option("TRACE", path, "the trace file")->required();
+    app.add_option("--at", at, "the moment")->type_name("WHERE")->required()->check(not_a_moment);
+    CLI::Option* process_option =
+        app.add_option("--process", process, "only this process of the trace, by its number")->type_name("N");
+    app.add_flag("--json", json, "one JSON object a line instead of words");
+    if (const std::optional<int> status = parse(app, argc, argv)) return *status;
+
+    const std::optional<analysis::Trace> trace = read_or_complain(path);
+    if (!trace) return kCannot;
+    analysis::StateQuestion question = *analysis::state_question(at);
+    if (process_option->count() != 0) question.process = process;
+    const Style style = style_of_stdout();
+    int status = kDone;
+    bool first = true;
+    bool written = true;
+    const std::string why_not = analysis::answer_states(*trace, question, [&](const report::State& state) {
+        status = status_of(state.health());
+        const std::string rule =
+            first ? "" : "\n" + std::string(static_cast<std::size_t>(style.width), '-') + "\n\n";
+        first = false;
+        written = json ? write_json(state) : write_answer(rule + render_state(state, style));
+        return written;
+    });
+    if (!written) return kCannot;
+    if (why_not.empty()) return status;
+    complain(fmt::format("--at {}: {}", at, why_not));
+    return kWrongUsage;
+}
+
+}  // namespace fragscope::tools

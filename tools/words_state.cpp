@@ -1,0 +1,199 @@
+// A state's sections, each a function from the message to lines: see words_state.h.
+#include "tools/words_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tools/words_report.h"
+#include "tools/words_terms.h"
+
+namespace fragscope::tools {
+namespace {
+
+using Tone = Page::Tone;
+using Align = Table::Align;
+
+constexpr std::size_t kSegmentsShown = 12;
+constexpr std::size_t kGapsShown = 8;
+
+std::string device_words(std::int32_t ordinal, const std::string& uuid) {
+    return uuid.empty() ? fmt::format("device {}", ordinal) : fmt::format("device {} ({})", ordinal, uuid);
+}
+
+// The largest first; of equal ones the lower address.
+template <typename Item>
+void largest_first(std::vector<const Item*>& items) {
+    std::sort(items.begin(), items.end(), [](const Item* a, const Item* b) {
+        return a->bytes() != b->bytes() ? a->bytes() > b->bytes() : a->address() < b->address();
+    });
+}
+
+std::string stream_words(bool known, std::uint64_t stream) {
+    if (!known) return "not known";
+    return stream == 0 ? "default" : fmt::format("{:#x}", stream);
+}
+
+void put_moment(Page& page, const report::State& state) {
+    page.title(fmt::format("Memory of process {} (pid {}{}{})", state.process(), state.pid(),
+                           state.executable().empty() ? "" : ", ", state.executable()));
+    std::string when = state.sequence() == 0
+                           ? "Before its first event."
+                           : fmt::format("After event {}, {} after the start of the recording.",
+                                         grouped(state.sequence()), human_duration(state.time_ns()));
+    if (!state.mark().empty()) when = fmt::format("At the mark '{}'. {}", state.mark(), when);
+    page.paragraph(when);
+}
+
+struct SegmentSums {
+    std::uint64_t live = 0, waiting = 0, free = 0, largest = 0;
+    std::uint64_t blocks = 0, gaps = 0;
+};
+
+SegmentSums sums_of(const report::FrameworkSegment& segment) {
+    SegmentSums out;
+    for (const report::FrameworkBlock& block : segment.blocks()) {
+        if (block.state() == report::FrameworkBlock::free) {
+            out.free += block.bytes();
+            out.largest = std::max(out.largest, block.bytes());
+            ++out.gaps;
+            continue;
+        }
+        ++out.blocks;
+        (block.state() == report::FrameworkBlock::live ? out.live : out.waiting) += block.bytes();
+    }
+    return out;
+}
+
+void put_segments(Page& page, const report::FrameworkAllocator& allocator) {
+    std::vector<const report::FrameworkSegment*> segments;
+    for (const report::FrameworkSegment& segment : allocator.segments()) segments.push_back(&segment);
+    if (segments.empty()) return;
+    largest_first(segments);
+    Table table;
+    table.columns = {{"segment at", Align::kLeft},    {"kind", Align::kLeft, true},
+                     {"stream", Align::kLeft, true},  {"bytes", Align::kRight, true},
+                     {"live", Align::kRight, true},   {"waiting", Align::kRight, true},
+                     {"cached", Align::kRight, true}, {"largest gap", Align::kRight, true},
+                     {"blocks", Align::kRight}};
+    for (std::size_t i = 0; i < std::min(segments.size(), kSegmentsShown); ++i) {
+        const report::FrameworkSegment& segment = *segments[i];
+        const SegmentSums sums = sums_of(segment);
+        Table::Row row;
+        row.cells = {fmt::format("{:#x}", segment.address()),
+                     fmt::format("{}, {}", segment.kind(), segment.large() ? "large" : "small"),
+                     stream_words(segment.has_stream(), segment.stream()),
+                     human_bytes(segment.bytes()),
+                     human_bytes(sums.live),
+                     human_bytes(sums.waiting),
+                     human_bytes(sums.free),
+                     human_bytes(sums.largest),
+                     grouped(sums.blocks)};
+        table.rows.push_back(row);
+    }
+    page.gap();
+    page.table(table);
+    if (segments.size() > kSegmentsShown)
+        page.paragraph(fmt::format("{} more; --json has all of them.",
+                                   counted(segments.size() - kSegmentsShown, "segment")),
+                       2);
+}
+
+void put_gaps(Page& page, const report::FrameworkAllocator& allocator) {
+    struct Gap {
+        const report::FrameworkBlock* block;
+        const report::FrameworkSegment* segment;
+    };
+    std::vector<Gap> gaps;
+    for (const report::FrameworkSegment& segment : allocator.segments()) {
+        for (const report::FrameworkBlock& block : segment.blocks()) {
+            if (block.state() == report::FrameworkBlock::free) gaps.push_back({&block, &segment});
+        }
+    }
+    if (gaps.empty()) return;
+    std::sort(gaps.begin(), gaps.end(), [](const Gap& a, const Gap& b) {
+        return a.block->bytes() != b.block->bytes() ? a.block->bytes() > b.block->bytes()
+                                                    : a.block->address() < b.block->address();
+    });
+    Table table;
+    table.columns = {{"gap at", Align::kLeft},
+                     {"bytes", Align::kRight, true},
+                     {"exact", Align::kRight, true},
+                     {"in the segment", Align::kLeft, true}};
+    for (std::size_t i = 0; i < std::min(gaps.size(), kGapsShown); ++i) {
+        const auto& [block, segment] = gaps[i];
+        Table::Row row;
+        row.cells = {fmt::format("{:#x}", block->address()), human_bytes(block->bytes()),
+                     exact_bytes(block->bytes()),
+                     block->bytes() == segment->bytes()
+                         ? "wholly free"
+                         : fmt::format("{:#x} of {}", segment->address(), human_bytes(segment->bytes()))};
+        table.rows.push_back(row);
+    }
+    page.gap();
+    page.paragraph(fmt::format("{} in segments, the largest first:", counted(gaps.size(), "gap")), 2);
+    page.table(table);
+}
+
+void put_totals(Page& page, const report::FrameworkTotals& totals) {
+    Table table;
+    table.columns = {{"the framework's allocator", Align::kLeft, true},
+                     {"bytes", Align::kRight, true},
+                     {"exact", Align::kRight, true}};
+    const auto row = [&](const char* what, std::uint64_t bytes) {
+        table.rows.push_back({{what, human_bytes(bytes), exact_bytes(bytes)}, {}, false});
+    };
+    row("in segments taken from the driver", totals.reserved_bytes());
+    row("- live blocks", totals.live_bytes());
+    row("- freed, waiting for other streams", totals.waiting_bytes());
+    row("- cached: in no block", totals.cached_bytes());
+    if (totals.outside_bytes() != 0) row("blocks in no extent of the driver", totals.outside_bytes());
+    page.table(table);
+    if (!totals.has_agrees()) return;
+    if (totals.agrees() && totals.disagreements() == 0) {
+        page.paragraph(fmt::format("The allocator's own totals say the same, in all of {}.",
+                                   counted(totals.records(), "record")),
+                       2, Tone::kGood);
+        return;
+    }
+    page.paragraph(
+        fmt::format("The allocator's own totals, by its last record: {} allocated, {} reserved: {}. "
+                    "{} of {} disagreed, {}.",
+                    totals.has_own_allocated_bytes() ? both_bytes(totals.own_allocated_bytes()) : "not told",
+                    totals.has_own_reserved_bytes() ? both_bytes(totals.own_reserved_bytes()) : "not told",
+                    totals.agrees() ? "the same as these" : "not the same as these",
+                    grouped(totals.disagreements()), counted(totals.records(), "record"),
+                    totals.disagreement()),
+        2, Tone::kWarning);
+}
+
+void put_framework(Page& page, const report::FrameworkAllocator& allocator) {
+    page.heading(fmt::format("Inside the framework's allocator, {}",
+                             device_words(allocator.ordinal(), allocator.device())));
+    put_totals(page, allocator.totals());
+    put_segments(page, allocator);
+    put_gaps(page, allocator);
+    if (allocator.refused() != 0)
+        page.paragraph(fmt::format("It gave up {} up to here.", counted(allocator.refused(), "request")), 2);
+    page.gap();
+    for (const std::string& what : allocator.not_known())
+        page.item("-", fmt::format("Not known: {}.", what), 2, Tone::kQuiet);
+}
+
+}  // namespace
+
+std::string render_state(const report::State& state, const Style& style) {
+    Page page(style);
+    put_moment(page, state);
+    page.gap();
+    put_health(page, state.health());
+    if (state.framework().empty()) {
+        page.heading("Inside a framework's allocator");
+        page.paragraph("No framework's allocator told of any block up to here.", 2);
+    }
+    for (const report::FrameworkAllocator& allocator : state.framework()) put_framework(page, allocator);
+    return page.text();
+}
+
+}  // namespace fragscope::tools
