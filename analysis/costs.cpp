@@ -54,6 +54,8 @@ std::vector<report::FunctionCost> costs_of(const Trace& trace) {
             if (event.has(wire::kByShim) || event.has(wire::kContinued)) continue;
             // Sent once for each growth of what was written, not once for each call.
             if (event.kind == wire::Kind::kTouched) continue;
+            // Told by a framework of its own blocks; no calls of the driver.
+            if (event.kind >= wire::Kind::kBlockAcquired && event.kind <= wire::Kind::kBlockStream) continue;
             if (event.function.value >= trace.functions.size() ||
                 trace.functions[event.function.value].empty())
                 continue;

@@ -43,6 +43,7 @@ bool takes_memory(Kind kind) {
         case Kind::kStreamCreated:
         case Kind::kGreenContextCreated:
         case Kind::kCheckpoint:
+        case Kind::kBlockRefused:
         case Kind::kCalled:  // a launch whose local memory does not fit, for one
             return true;
         default:

@@ -41,6 +41,14 @@ void losses_in_words(const Trace& trace, ProcessIndex process, report::Health& o
     }
 }
 
+void add_source(const Trace& trace, report::Health& out) {
+    if (!trace.session.has_provenance()) return;
+    const trace::Provenance& source = trace.session.provenance();
+    out.set_imported_kind(source.kind());
+    out.set_imported_from(source.file());
+    for (const std::string& unknown : source.unknown()) out.add_not_in_source(unknown);
+}
+
 }  // namespace
 
 report::Health health_of(const Trace& trace) {
@@ -68,7 +76,8 @@ report::Health health_of(const Trace& trace) {
         losses_in_words(trace, {process}, out);
         const trace::Process& p = trace.processes[process];
         const bool silent = process < trace.events.size() && trace.events[process].empty();
-        if (!silent && !p.environment_complete()) {
+        // What an imported file does not say of devices is no loss of the recording's: see add_source().
+        if (!silent && !p.environment_complete() && !trace.session.has_provenance()) {
             out.add_warnings(
                 fmt::format("What the driver says about {}'s devices is not complete in this trace.",
                             process_in_words(trace, {process})));
@@ -78,6 +87,7 @@ report::Health health_of(const Trace& trace) {
         out.add_warnings("No process was recorded, so this trace knows of no call at all.");
     }
     out.set_complete(out.warnings().empty());
+    add_source(trace, out);
     return out;
 }
 

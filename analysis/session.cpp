@@ -42,6 +42,7 @@ std::string process_in_words(const Trace& trace, ProcessIndex process) {
     const trace::Process& p = trace.processes[process.value];
     const std::size_t slash = p.executable().rfind('/');
     const std::string name = slash == std::string::npos ? p.executable() : p.executable().substr(slash + 1);
+    if (p.pid() == 0 && name.empty()) return fmt::format("process {}", process.value);
     return name.empty() ? fmt::format("process {} (pid {})", process.value, p.pid())
                         : fmt::format("process {} (pid {}, {})", process.value, p.pid(), name);
 }

@@ -3,14 +3,14 @@
 
 #include <cstdio>
 
-#include "analysis/read/trace_reader.h"
+#include "analysis/read/importer.h"
 #include "tools/command.h"
 #include "tools/words_json.h"
 
 namespace fragscope::tools {
 
 std::optional<analysis::Trace> read_or_complain(const std::string& path) {
-    analysis::ReadResult read = analysis::read_trace(path);
+    analysis::ReadResult read = analysis::read_trace_or_import(path);
     if (!read.trace) complain(read.error);
     return std::move(read.trace);
 }

@@ -20,6 +20,7 @@ constexpr std::array kCommands{
     Command{"report", "say what a trace holds: amounts over time, peaks, failures, costs", cmd_report},
     Command{"state", "say what a program held at a moment, down to the blocks of its framework", cmd_state},
     Command{"dump", "print a trace's events, one a line", cmd_dump},
+    Command{"import", "make a trace of what another tool has written", cmd_import},
     Command{"doctor", "say before a run what a recording will see and what not", cmd_doctor},
 };
 

@@ -18,6 +18,15 @@ using Align = Table::Align;
 
 void put_health(Page& page, const report::Health& health) {
     const std::vector<std::string> warnings = health_warnings(health);
+    if (!health.imported_kind().empty()) {
+        page.paragraph(fmt::format("This is no recording, but what {} ({}) says{}. What it does not say:",
+                                   health.imported_from(), health.imported_kind(),
+                                   warnings.empty() ? "" : ", as far as it could be read"),
+                       0);
+        for (const std::string& unknown : health.not_in_source()) page.item("-", unknown, 2);
+        for (const std::string& warning : warnings) page.item("!", warning, 2, Tone::kWarning);
+        return;
+    }
     if (warnings.empty()) {
         page.paragraph("The recording is complete: nothing is known to be missing.", 0, Tone::kGood);
         return;
@@ -47,7 +56,9 @@ std::string process_words(const Report& report, std::uint32_t index) {
         if (process.index() != index) continue;
         return fmt::format(
             "process {} ({})", index,
-            process.executable().empty() ? fmt::format("pid {}", process.pid()) : process.executable());
+            !process.executable().empty() ? process.executable()
+            : process.pid() != 0          ? fmt::format("pid {}", process.pid())
+                                          : std::string("pid not known"));
     }
     return fmt::format("process {}", index);
 }
@@ -91,7 +102,8 @@ void put_processes(Page& page, const Report& report) {
     for (const report::ProcessSummary& process : report.processes()) {
         const std::string line =
             process.command_line().empty() ? process.executable() : joined(process.command_line());
-        page.item("-", fmt::format("process {}, pid {}: {}", process.index(), process.pid(),
+        page.item("-", fmt::format("process {}, pid {}: {}", process.index(),
+                                   process.pid() != 0 ? fmt::format("{}", process.pid()) : "not known",
                                    line.empty() ? "its command line is not known" : line));
         std::string facts = ended_words(process.ended_how());
         facts += fmt::format(" {}, {} of them failed.", counted(process.events(), "recorded event"),

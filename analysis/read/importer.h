@@ -1,0 +1,70 @@
+// Other tools' files: each kind has one importer, which tells its files by their content and reads them into
+// the same Trace as a recording's, so that everything behind the readers works on it. What the file does not
+// say is listed in the trace's provenance; what could not be read of it stands in SessionEnd::warnings and
+// Loss. Nothing is made up: a number that the file lacks stays absent.
+//
+// To add one: a file here that defines an Importer, and its row in importer.cpp.
+//
+// The files are hostile: a reader holds no more than a stated multiple of what it has read, and answers with
+// one sentence that says where it stopped and what it expected there.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/read/trace_reader.h"
+#include "analysis/trace.h"
+
+namespace fragscope::analysis {
+
+// A file or pipe, read once from its beginning.
+class ImportSource {
+  public:
+    static constexpr std::size_t kHeadBytes = 65536;
+
+    ImportSource() = default;
+    ~ImportSource();
+    ImportSource(const ImportSource&) = delete;
+    ImportSource& operator=(const ImportSource&) = delete;
+
+    // Empty: opened; else the reason, in one sentence.
+    std::string open(const std::string& path);
+    const std::string& path() const { return path_; }
+    // The first kHeadBytes, fewer if there are not so many. Reading begins before them all the same.
+    std::string_view head() const { return {head_.data(), head_.size()}; }
+    // So many bytes as are there, at least one; 0 at the end or where the file cannot be read, and then
+    // problem() says which.
+    std::size_t read(std::span<char> to);
+    const std::string& problem() const { return problem_; }
+
+  private:
+    std::size_t read_file(std::span<char> to);
+
+    std::string path_;
+    int fd_ = -1;
+    std::vector<char> head_;
+    std::size_t taken_of_head_ = 0;
+    std::string problem_;
+};
+
+struct Importer {
+    const char* kind;      // as `--kind` and Provenance.kind name it: "rmm-csv"
+    const char* in_words;  // "RMM's CSV log"
+    // Whether a file that begins so is of this kind. Never true of a trace file.
+    bool (*recognizes)(std::string_view head);
+    // Empty: read, and the trace says what is missing from it. Else why nothing of it can be used, in one
+    // sentence.
+    std::string (*read)(ImportSource& source, Trace& trace);
+};
+
+std::span<const Importer* const> importers();
+
+// Reads a file as what it is, or as `kind` where one is named.
+ReadResult import_file(const std::string& path, const std::string& kind);
+// A trace, or any file that an importer takes.
+ReadResult read_trace_or_import(const std::string& path);
+
+}  // namespace fragscope::analysis

@@ -1,0 +1,45 @@
+// Lines of a text file that may be anything: each of bounded length, numbered from 1. For importers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/read/importer.h"
+
+namespace fragscope::analysis {
+
+class LineReader {
+  public:
+    static constexpr std::size_t kMaxLineBytes = 4096;  // of a longer one only so much is kept
+
+    explicit LineReader(ImportSource& source) : source_(source), buffer_(1 << 16) {}
+
+    // False: there are no more lines, or the file cannot be read (ImportSource::problem).
+    bool next();
+    std::string_view line() const {
+        return line_;
+    }  // without its end (LF or CR LF); until the next call of next()
+    std::uint64_t number() const { return number_; }
+    bool cut() const { return cut_; }      // the line is longer
+    bool ended() const { return ended_; }  // a line end follows; else the file ends inside or behind the line
+
+  private:
+    bool fill();
+
+    ImportSource& source_;
+    std::vector<char> buffer_;
+    std::size_t at_ = 0;
+    std::size_t filled_ = 0;
+    std::string line_;
+    std::uint64_t number_ = 0;
+    bool cut_ = false;
+    bool ended_ = false;
+};
+
+// What a message quotes of a stranger's file: printable, and short.
+std::string quoted_text(std::string_view text);
+
+}  // namespace fragscope::analysis
