@@ -203,6 +203,13 @@ RequestFacts request_of(const Event& event, const ProcessState& state) {
                 "managed memory takes address space now, and pages of host or device as they are used";
             out.in_words = fmt::format("{} of managed memory", in_words(out.requested));
             break;
+        case Kind::kBlockRefused:
+            out.needed = {out.requested, std::nullopt};
+            out.needed_reason =
+                "what was asked of the framework's allocator; what it would have taken of the driver for it is "
+                "not in this call";
+            out.in_words = fmt::format("{} of a framework's allocator", in_words(out.requested));
+            break;
         case Kind::kMapped:
             out.in_words = fmt::format("a mapping of {}", in_words(out.requested));
             break;
