@@ -52,6 +52,7 @@ def moments(client, outcome):
 def recorded_whole(client, outcome):
     client.books(outcome)
     client.nothing_lost()
+    client.report()
 
 
 def blocks(moment, state):
@@ -62,7 +63,7 @@ def blocks(moment, state):
 def basics(client, torch):
     client.settings = {"CAPACITY": "4GiB", "CONTEXT_OVERHEAD": "100MiB"}
     plain, traced = client.with_and_without(torch, "torch_basics.py")
-    device, streams, addresses = [values for values in said(plain) if "moment" not in values]
+    device, streams, addresses, peers = [values for values in said(plain) if "moment" not in values]
     # The simulated driver's settings, default or as above (tests/simcuda/README.md).
     client.equal(device["count"], 2)
     client.equal(device["total"], 4096 * MIB)
@@ -75,6 +76,8 @@ def basics(client, torch):
     client.equal([b["address"] for b in blocks(fewer, "active_allocated")], addresses["addresses"][:1])
     client.equal(fewer["stats"][0]["allocation.all.freed"], 6)
     client.that("allocated memory" in found["said"]["summary"].lower(), found["said"])
+    client.equal(peers, {"peers": True})
+    client.equal({s["device"] for s in found["two devices"]["segments"]}, {0, 1})
     recorded_whole(client, traced)
 
 

@@ -28,5 +28,13 @@ def main():
     moment("one tensor left, cache emptied")
     moment("said", summary=torch.cuda.memory_summary())
 
+    values = torch.arange(1 << 20, dtype=torch.int64)
+    there = values.to("cuda:0").to("cuda:1")
+    back = torch.empty_like(values, device="cuda:0")
+    back.copy_(there)
+    assert torch.equal(there.cpu(), values) and torch.equal(back.cpu(), values), "a copy between devices lost its bytes"
+    say(peers=torch.cuda.can_device_access_peer(0, 1))
+    moment("two devices", (0, 1))
+
 
 main()
