@@ -60,7 +60,7 @@ stream = driver.stream()
 linear = driver.allocate(3 * MIB)
 module, address, size = c.c_void_p(), c.c_uint64(), c.c_size_t()
 driver.cuModuleLoadData(c.byref(module), PTX)
-driver.cuModuleGetGlobal_v2(c.byref(address), c.byref(size), module, b"fragscope_bytes")
+driver.result("cuModuleGetGlobal_v2", c.byref(address), c.byref(size), module, b"fragscope_bytes")
 pooled = c.c_uint64()
 driver.cuMemAllocAsync(c.byref(pooled), c.c_size_t(5 * MIB), stream)
 managed = c.c_uint64()
@@ -73,6 +73,15 @@ driver.allow(base, 8 * grain)
 driver.cuStreamSynchronize(stream)
 driver.cuMemFreeAsync(pooled, stream)
 driver.cuStreamSynchronize(stream)
+captured, graph, executable = c.c_uint64(), c.c_void_p(), c.c_void_p()
+driver.cuStreamBeginCapture_v2(stream, 0)
+driver.cuMemAllocAsync(c.byref(captured), c.c_size_t(9 * MIB), stream)
+driver.cuMemFreeAsync(captured, stream)
+driver.cuStreamEndCapture(stream, c.byref(graph))
+driver.cuGraphInstantiateWithFlags(c.byref(executable), graph, c.c_ulonglong(0))
+driver.cuGraphLaunch(executable, stream)
+driver.cuStreamSynchronize(stream)
+print("free", driver.free_and_total()[0])
 driver.release(linear)
 driver.unmap(base, 8 * grain)
 driver.cuMemRelease(c.c_uint64(handle))
@@ -85,14 +94,20 @@ def cupti(run):
     help_text = run.fragscope("run", "--help").stdout.decode(errors="replace")
     if "--cupti" not in help_text:
         return {"not_here": "this build has no option --cupti"}
-    done, trace = run.recorded([sys.executable, "-c", EVERY_KIND, str(run.folder)], "cupti", ["--cupti=on"])
+    command = [sys.executable, "-c", EVERY_KIND, str(run.folder)]
+    left = {}
+    for which in ("off", "on"):
+        done, trace = run.recorded(command, f"cupti_{which}", [f"--cupti={which}"])
+        if done.returncode != 0:
+            return {"problem": f"--cupti={which}: " + done.stderr.decode(errors="replace")[-500:]}
+        left[which] = int(done.stdout.split()[-1])
     events = run.json_lines(run.fragscope("dump", "--json", trace))
     kinds = collections.Counter(event.get("kind", "") for event in events)
     reported = {kind: count for kind, count in sorted(kinds.items()) if "activity" in kind or "cupti" in kind}
-    return {"summary": f"status {done.returncode}; " + (", ".join(f"{count} {kind}" for kind, count in reported.items())
-                                                        or "nothing was reported"),
+    return {"summary": (", ".join(f"{count} {kind}" for kind, count in reported.items()) or "nothing was reported")
+                       + f"; CUPTI itself takes {left['off'] - left['on']} bytes of the device",
             "kinds": dict(sorted(kinds.items())), "reported": [event for event in events if event.get("kind") in reported],
-            "stderr": done.stderr.decode(errors="replace")[-500:]}
+            "taken_by_cupti": left["off"] - left["on"]}
 
 
 # Blocks of many sizes, some freed again; the mark and the snapshot are of the same moment.
@@ -118,35 +133,31 @@ print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda, "sna
 """
 
 
-def live_blocks(segments):
-    return {address: size for segment in segments for address, size, state in segment["blocks"] if state.startswith("active")}
+# PyTorch's states in the words of `fragscope state`; what it calls otherwise is freed and waits for other streams.
+STATES = {"active_allocated": "live", "inactive": "free"}
 
 
-def found_blocks(answer):
-    """Address -> bytes of the live blocks in an answer of `fragscope state`, wherever they stand in it."""
-    out = {}
+def their_segments(segments):
+    return {s["address"]: (s["total_size"], [(a, size, STATES.get(state, "waiting")) for a, size, state in s["blocks"]])
+            for s in segments}
 
-    def look(value, key=""):
-        if isinstance(value, dict):
-            if key == "blocks" and "address" in value and "bytes" in value:
-                out[int(str(value["address"]), 0)] = int(value["bytes"])
-            for name, each in value.items():
-                look(each, name)
-        elif isinstance(value, list):
-            for each in value:
-                look(each, key)
-    look(answer)
-    return out
+
+def our_segments(answer):
+    """Of the answer of `fragscope state`, whose numbers of 64 bits are texts."""
+    return {int(s["address"]): (int(s["bytes"]), [(int(b["address"]), int(b["bytes"]), b.get("state", "live"))
+                                                  for b in s.get("blocks", [])])
+            for allocator in answer.get("framework", []) for s in allocator.get("segments", [])}
 
 
 def torch(run):
-    present = run.command([run.python, "-c", "import torch; print(torch.__version__, torch.cuda.is_available())"])
+    present = run.command([run.python, "-c", "import torch; print(torch.__version__, torch.cuda.is_available())"],
+                          **run.with_torch())
     if present.returncode != 0:
         return {"not_here": f"{run.python} has no PyTorch"}
     if not present.stdout.decode().strip().endswith("True"):
         return {"not_here": f"PyTorch {present.stdout.decode().split()[0]} finds no device"}
     rounds = 5 if run.simulated else 50
-    done, trace = run.recorded([run.python, "-c", TORCH, str(rounds)], "torch")
+    done, trace = run.recorded([run.python, "-c", TORCH, str(rounds)], "torch", **run.with_torch())
     if done.returncode != 0:
         return {"problem": done.stderr.decode(errors="replace")[-500:]}
     theirs = json.loads(done.stdout.splitlines()[-1])
@@ -156,14 +167,13 @@ def torch(run):
     ours = run.json_lines(said)
     equal, different = 0, []
     for step, segments in enumerate(theirs["snapshots"]):
-        wanted = live_blocks(segments)
-        got = found_blocks(ours[step]) if step < len(ours) else {}
+        wanted = their_segments(segments)
+        got = our_segments(ours[step]) if step < len(ours) else {}
         if wanted == got:
             equal += 1
-        else:
-            different.append({"snapshot": step, "theirs": len(wanted), "ours": len(got),
-                              "only_theirs": sorted(set(wanted.items()) - set(got.items()))[:5],
-                              "only_ours": sorted(set(got.items()) - set(wanted.items()))[:5]})
-    return {"summary": f"PyTorch {theirs['version']}: {equal} of {len(theirs['snapshots'])} snapshots have the same live blocks",
+            continue
+        first = next(address for address in sorted({*wanted, *got}) if wanted.get(address) != got.get(address))
+        different.append({"snapshot": step, "segment": first, "theirs": wanted.get(first), "ours": got.get(first)})
+    return {"summary": f"PyTorch {theirs['version']}: {equal} of {len(theirs['snapshots'])} snapshots have the same segments and blocks",
             "torch": theirs["version"], "cuda": theirs["cuda"], "equal": equal, "snapshots": len(theirs["snapshots"]),
             "different": different[:5]}
