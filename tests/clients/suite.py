@@ -1,6 +1,7 @@
 """Real clients on the simulated GPU: unmodified programs of others, held against their own books and the driver's.
 
 Usage: suite.py BUILD CACHE [GROUP|GROUP.CHECK|ENVIRONMENT…]
+       suite.py --environments [GROUP|GROUP.CHECK|ENVIRONMENT…]     which environments these checks need, one a line
 BUILD is a built tree, CACHE the folder of tests/clients/install. Runs the checks one after the other, prints each with
 its result and time, and last "N passed, N failed". Nothing is skipped: what is not installed fails.
 Exit status: 0 all passed, 1 something failed or nothing ran, 2 no such group, check or environment.
@@ -20,8 +21,9 @@ def chosen(words):
     environments = sorted({name for each in CHECKS.values() for name in each.needs})
     for word in words:
         if word not in groups.NAMES and word not in CHECKS and word not in environments:
-            sys.exit(f"no group, check or environment {word!r}; groups: {', '.join(groups.NAMES)}; environments: "
-                     f"{', '.join(environments)}")
+            print(f"no group, check or environment {word!r}; groups: {', '.join(groups.NAMES)}; environments: "
+                  f"{', '.join(environments)}", file=sys.stderr)
+            sys.exit(2)
     return [each for each in CHECKS.values()
             if not words or not {each.group, each.name, *each.needs}.isdisjoint(words)]
 
@@ -44,6 +46,9 @@ def run_check(build, cache, check):
 
 
 def main():
+    if sys.argv[1:2] == ["--environments"]:
+        print("\n".join(sorted({name for each in chosen(sys.argv[2:]) for name in each.needs})))
+        return
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     build, cache, words = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3:]
