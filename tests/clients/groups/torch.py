@@ -273,6 +273,18 @@ def between_processes_expandable(client, torch):
 
 
 @check_in_each("torch13")
+def neighbour(client, torch):
+    """PyTorch's message names the processes that have the memory; it asks the management library, and that the devices."""
+    client.settings = {"CAPACITY": "1GiB", "CONTEXT_OVERHEAD": "100MiB"}
+    client.share_device()
+    plain, traced = client.with_and_without(torch, "torch_neighbour.py")
+    # A context of 100 MiB each, and 300 and 200 MiB of 1024.
+    client.equal(said(plain), [{"others": [["neighbour", "400.00 MiB"]], "own": ["300.00 MiB"], "exit": 0,
+                                "free": ["324.00 MiB"]}])
+    recorded_whole(client, traced)
+
+
+@check_in_each("torch13")
 def profiler(client, torch):
     plain, traced = client.with_and_without(torch, "torch_profiler.py")
     [values] = said(plain)
