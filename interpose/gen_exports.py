@@ -25,7 +25,7 @@ def rows(*paths):
         with open(path, encoding="utf-8") as file:
             text = file.read()
         names += re.findall(r"^HOOK\((\w+),", text, re.MULTILINE)
-        names += re.findall(r"^FRAMEWORK\(\w+, (\w+),", text, re.MULTILINE)
+        names += re.findall(r"^FRAMEWORK\w*\(\w+, (\w+)", text, re.MULTILINE)
     return names
 
 

@@ -184,4 +184,16 @@ const char* function_at(const Object& object, std::uintptr_t address) {
     return best;
 }
 
+bool has_unique_symbol(const Object& object, const char* part) {
+    const std::uint32_t count = symbol_count(object);
+    for (std::uint32_t i = 0; i < count; ++i) {
+        const ElfW(Sym)& symbol = object.symbols[i];
+        if (symbol.st_info >> 4 == STB_GNU_UNIQUE && symbol.st_shndx != SHN_UNDEF &&
+            (object.string_bytes == 0 || symbol.st_name < object.string_bytes) &&
+            std::strstr(object.strings + symbol.st_name, part) != nullptr)
+            return true;
+    }
+    return false;
+}
+
 }  // namespace fragscope::interpose

@@ -54,6 +54,10 @@ const void* find_datum(const Object& object, const Wanted& symbol);
 // Bytes of the exported symbol at exactly that address and name; 0: none.
 std::size_t size_of_symbol(const Object& object, const Wanted& symbol);
 
+// Whether it defines a symbol that is to be the same in the whole process (STB_GNU_UNIQUE) and has `part` in its
+// name. Looks at every symbol.
+bool has_unique_symbol(const Object& object, const char* part);
+
 // Name of the exported function whose code `address` lies in; nullptr: none. Of several names for the same
 // place, one without a leading underscore. Looks at every symbol.
 const char* function_at(const Object& object, std::uintptr_t address);

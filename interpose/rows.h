@@ -32,6 +32,7 @@ enum class HookId : std::uint16_t {
     kNvtxRangeEnd,
     kExit,
 #define FRAMEWORK(function, symbol, parameters, arguments, event) k_##function,
+#define FRAMEWORK_STREAM(function, symbol) k_##function,
 #include "interpose/frameworks.def"
     kNamedCount,
 };
@@ -51,6 +52,7 @@ inline constexpr const char* kHookNames[] = {
     "nvtxRangeEnd",
     "exit",
 #define FRAMEWORK(function, symbol, parameters, arguments, event) "c10::" #function,
+#define FRAMEWORK_STREAM(function, symbol) "c10::cuda::CUDAStream::" #function,
 #include "interpose/frameworks.def"
 };
 static_assert(sizeof kHookNames / sizeof kHookNames[0] == kNamedCount);
