@@ -34,6 +34,10 @@ bool named(const char* soname, const char* stem);
 // The first loaded object with that name. A search takes the loader's own lock for its length, as unwinding
 // does.
 bool find_object(const char* stem, Object& out);
+// How many loaded objects have that name.
+int count_objects(const char* stem);
+// The first loaded object that names one of that name among those it needs, and is not one itself.
+bool find_needing(const char* stem, Object& out);
 
 constexpr std::uint32_t gnu_hash_of(const char* name) {
     std::uint32_t h = 5381;

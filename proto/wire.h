@@ -175,10 +175,12 @@ enum class Kind : std::uint8_t {
     kActivityPlace = 102,     // of the one before: program counter, context | stream << 32, strings: name, file that asked
     kActivityPool = 103,      //                pool's address   size              pack_activity() bytes in use
     kActivityPoolKeeps = 104,  // of the one before: -           release threshold minimum to keep  process id
-    // Unified memory: one counter's reading over a period.
+    // Unified memory: one counter's reading over a period. `device` is the one that bytes came to, or left for the host; in
+    // place of the correlation stands CUPTI's number of the other end, UINT32_MAX: the host.
     kActivityUnified = 105,   //                address          value             pack_activity() end in ns since `start`
     kActivityLost = 106,      //                -                records that CUPTI dropped   -    -
-    // Whether CUPTI is used in this process, and why: CuptiState, API version of the library, CUptiResult, string: its path.
+    // Whether CUPTI is used in this process, and why: CuptiState, API version of the library, CUptiResult, string: the library's
+    // path, or who uses it (kOthersUse, kEnded).
     kActivityState = 107,
 };
 inline constexpr Kind kLastKind = Kind::kActivityState;
@@ -207,6 +209,8 @@ enum class CuptiState : std::uint8_t {
     kRefused = 4,         // the library answered with an error
     kUnknownVersion = 5,  // of a layout that is not known here
     kEnded = 6,           // given up on the way: another client came
+    kFinished = 7,        // the process is about to end: all that CUPTI had until now was told before this
+    kForked = 8,          // a child of fork() of a process that used it
 };
 
 // kArrayCreated.extra: the descriptor's flags (low 32 bits), levels (next 16, 0: not a mipmapped array).

@@ -11,7 +11,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "hosts"))
-from bench import Bench, Failed, Skipped, payload  # noqa: E402,F401 - for the checks
+from bench import Bench, Failed, Skipped  # noqa: E402,F401 - for the checks
 
 # The stand-in runtime of each environment, in the build's tests/simcuda. Wheels give their libraries a DT_RPATH to
 # NVIDIA's own runtime, which no LD_LIBRARY_PATH beats; a preloaded library of the same name does.

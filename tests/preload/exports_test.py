@@ -12,7 +12,8 @@ def output(*command):
 
 
 rows = {"dlsym", "InitializeInjectionNvtx", "InitializeInjectionNvtx2", "InitializeInjectionNvtxExtension",
-        "fragscope_shim_mark", "fragscope_shim_range_begin", "fragscope_shim_range_end"}
+        "fragscope_shim_mark", "fragscope_shim_range_begin", "fragscope_shim_range_end",
+        "cuptiActivityRegisterCallbacks", "cuptiSubscribe", "cuptiSubscribe_v2"}
 for path in definitions:
     with open(path, encoding="utf-8") as file:
         text = file.read()

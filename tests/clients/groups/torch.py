@@ -7,9 +7,9 @@ import subprocess
 
 from books import Books
 from registry import check, check_in_each
-from simulated import payload, said
+from simulated import said
 
-MIB = 1 << 20
+KIB, MIB = 1 << 10, 1 << 20
 
 
 def held(client, moment, ledger):
@@ -126,9 +126,6 @@ def settings(client, torch):
     client.equal(after["stats"][0]["num_alloc_retries"], before["stats"][0]["num_alloc_retries"])
     client.equal(found["cleared after collecting"]["segments"], [])
     recorded_whole(client, traced)
-    # Of PyTorch's two refusals the driver saw one, twice: before and after PyTorch gave its cache back.
-    failed = [payload(event, 1) for event in client.events("--function", "cuMemAlloc_v2") if event["result"] != 0]
-    client.equal(failed, [5000 * MIB] * 2, "failed allocations in the trace")
 
 
 @check_in_each("torch13")
