@@ -7,8 +7,7 @@ The script is anonymous: under a named version node the dynamic linker would not
 import re
 import sys
 
-# dlsym; what NVTX calls an injection library by (nvtx.cpp); what fragscope.h calls (marks.cpp); by which another client
-# of CUPTI is seen to come (activity_doors.cpp).
+# dlsym; what NVTX calls an injection library by (nvtx.cpp); what fragscope.h calls (marks.cpp).
 OTHERS = [
     "dlsym",
     "InitializeInjectionNvtx",
@@ -17,9 +16,6 @@ OTHERS = [
     "fragscope_shim_mark",
     "fragscope_shim_range_begin",
     "fragscope_shim_range_end",
-    "cuptiActivityRegisterCallbacks",
-    "cuptiSubscribe",
-    "cuptiSubscribe_v2",
 ]
 
 
@@ -29,7 +25,7 @@ def rows(*paths):
         with open(path, encoding="utf-8") as file:
             text = file.read()
         names += re.findall(r"^HOOK\((\w+),", text, re.MULTILINE)
-        names += re.findall(r"^FRAMEWORK\w*\(\w+, (\w+)", text, re.MULTILINE)
+        names += re.findall(r"^FRAMEWORK\(\w+, (\w+),", text, re.MULTILINE)
     return names
 
 

@@ -70,7 +70,6 @@ std::vector<std::string> flag_names(std::uint16_t flags) {
         {wire::kPerThreadStream, "per_thread_stream"},
         {wire::kSnapshot, "snapshot"},
         {wire::kSample, "sample"},
-        {wire::kDuringCapture, "during_capture"},
         {wire::kDurationFull, "duration_at_least"},
     };
     std::vector<std::string> out;
@@ -81,6 +80,8 @@ std::vector<std::string> flag_names(std::uint16_t flags) {
 
 // "name":value of one payload field.
 std::string json_payload(const analysis::PayloadField& field, std::uint64_t value) {
+    if (field.form == analysis::PayloadForm::kTotal && value == wire::kTotalNotTold)
+        return fmt::format(R"("{}":null)", field.name);
     return field.form == analysis::PayloadForm::kAddress ? fmt::format(R"("{}":"{:#x}")", field.name, value)
                                                          : fmt::format(R"("{}":{})", field.name, value);
 }
@@ -205,10 +206,11 @@ std::string text_event(const Trace& trace, const Event& event, const Style& styl
     // What is not what its column says goes to the end of the line, with its name.
     const auto cell = [&](const analysis::PayloadField& field, const analysis::PayloadField& usual,
                           std::uint64_t value) -> std::string {
+        if (field.form == analysis::PayloadForm::kTotal && value == wire::kTotalNotTold) return "-";
         if (named(field, usual)) {
             further.push_back(fmt::format(
                 "{}={}", field.name,
-                field.form == analysis::PayloadForm::kBytes ? amount(value) : std::to_string(value)));
+                field.form == analysis::PayloadForm::kNumber ? std::to_string(value) : amount(value)));
             return "-";
         }
         if (value == 0) return "-";

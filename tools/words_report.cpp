@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "tools/words_activity.h"
 #include "tools/words_balance.h"
 #include "tools/words_chart.h"
 #include "tools/words_stack.h"
@@ -306,7 +305,6 @@ std::string render_report(const Report& report, const Style& style) {
     put_failures(page, report);
     put_timelines(page, report);
     put_balances(page, report);
-    put_activities(page, report);
     put_peaks(page, report);
     put_live_at_peaks(page, report);
     put_left_at_end(page, report);

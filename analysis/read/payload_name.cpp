@@ -114,8 +114,8 @@ PayloadNames payload_names(wire::Kind kind) {
         case wire::Kind::kBlockAcquired:
         case wire::Kind::kBlockReleased:
         case wire::Kind::kBlockRefused:
-            names.object = amount("total_allocated_bytes");
-            names.extra = amount("total_reserved_bytes");
+            names.object = {"total_allocated_bytes", PayloadForm::kTotal};
+            names.extra = {"total_reserved_bytes", PayloadForm::kTotal};
             break;
         case wire::Kind::kBlockWaits:
             names.extra = number("stream");

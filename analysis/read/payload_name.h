@@ -11,6 +11,7 @@ namespace fragscope::analysis {
 enum class PayloadForm {
     kAddress,  // an address, a handle or a word of bits: written in hexadecimal
     kBytes,    // an amount in bytes
+    kTotal,    // the same, or wire::kTotalNotTold
     kNumber,
 };
 
