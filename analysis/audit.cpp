@@ -168,10 +168,16 @@ std::vector<report::Quantity> audit_of(const Situation& s) {
         report::Quantity::committed,
         "device memory is backed from the call on: VMM allocations, linear memory, arrays and what pools "
         "and graphs have reserved, of this process"));
-    add(Quantity::unknown(
-        report::Quantity::resident, s.physical,
-        "no call says what is resident now; VMM and linear device memory are not known to move, managed "
-        "memory does"));
+    if (s.resident != 0) {
+        add(Quantity::bounded(report::Quantity::resident, {s.resident, std::max(s.resident, s.managed)}, s.physical,
+                              "managed memory: at least what CUPTI's counters say was moved to the device and not "
+                              "back, at most all of it; VMM and linear device memory are not known to move"));
+    } else {
+        add(Quantity::unknown(
+            report::Quantity::resident, s.physical,
+            "no call says what is resident now; VMM and linear device memory are not known to move, managed "
+            "memory does"));
+    }
     add(s.linear_requested);
     add(s.handles.as(report::Quantity::charged, "VMM: " + s.handles.reason()));
     add(s.linear.as(report::Quantity::charged, "linear: " + s.linear.reason()));
@@ -179,6 +185,8 @@ std::vector<report::Quantity> audit_of(const Situation& s) {
         add(pool.reserved.as(report::Quantity::charged, pool.name + ": " + pool.reserved.reason()));
     }
     add(s.arrays.as(report::Quantity::charged, "arrays: " + s.arrays.reason()));
+    for (const ActivityPart& part : s.told_by_cupti)
+        add(part.bytes.as(report::Quantity::charged, std::string(part.words) + ": " + part.bytes.reason()));
     add(s.graphs.as(report::Quantity::charged, "graphs: " + s.graphs.reason()));
     add(s.attributed);
     add(s.others);

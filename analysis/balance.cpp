@@ -96,6 +96,7 @@ std::optional<Balance> balance_of(const Situation& s) {
     out.parts.push_back(
         {"pools", "stream-ordered pools of this process, with what they keep unused", s.pools_reserved});
     out.parts.push_back({"graphs", "what graphs of this process hold", s.graphs});
+    for (const ActivityPart& part : s.told_by_cupti) out.parts.push_back({part.id, part.words, part.bytes});
     for (const OtherProcess& other : s.other_processes) {
         out.parts.push_back({"process", process_in_words(*s.trace, other.process),
                              Quantity::bounded(report::Quantity::other_processes, other.charged, s.physical,

@@ -30,7 +30,10 @@ void FrameworkState::apply(const Event& event, const ProcessState& after) {
         case Kind::kBlockWaitOver:
             return wait_over(event.object, threads_[event.thread]);
         case Kind::kBlockStream:
-            threads_[event.thread].streams[event.device] = event.object;
+            if (event.object == ObjectId{wire::kStreamNotTold})
+                threads_[event.thread].streams.erase(event.device);
+            else
+                threads_[event.thread].streams[event.device] = event.object;
             return;
 
         case Kind::kLinearReleased:

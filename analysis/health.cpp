@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/activity_shown.h"
 #include "analysis/charged.h"
 #include "analysis/kinds.h"
 #include "analysis/session.h"
@@ -138,6 +139,7 @@ std::vector<std::string> blind_spots_of(const Trace& trace, ProcessIndex process
             "For {} allocation{} the device could not be found out: no device's sums contain what was taken.",
             unknown_devices, unknown_devices == 1 ? "" : "s"));
     }
+    for (std::string& past : unseen_in_words(activity_of(trace, process))) out.push_back(std::move(past));
     return out;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "analysis/activity_shown.h"
 #include "analysis/advice.h"
 #include "analysis/audit.h"
 #include "analysis/balance.h"
@@ -344,6 +345,9 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
     }
     add_neighbours(trace, samples);
     add_balances(trace, samples, at_failures, out);
+    for (std::uint32_t index = 0; index < trace.processes.size(); ++index) {
+        if (const auto shown = activity_shown(trace, {index})) *out.add_activities() = *shown;
+    }
     for (const report::FunctionCost& cost : costs_of(trace)) *out.add_costs() = cost;
     return out;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "analysis/activity.h"
 #include "analysis/charged.h"
 #include "analysis/kinds.h"
 #include "analysis/request.h"
@@ -84,6 +85,7 @@ struct SampleRecorder::Work {
     const Trace& trace;
     ProcessIndex process;
     Losses losses;
+    Activity activity;
     std::map<std::int32_t, Group> groups;                  // by thread
     std::deque<Change> recent;                             // the last kNear records' changes
     std::deque<std::pair<std::size_t, Question>> waiting;  // ended samples that a later record may widen
@@ -98,7 +100,8 @@ struct SampleRecorder::Work {
     };
     std::map<int, Line> lines;
 
-    Work(const Trace& t, ProcessIndex p) : trace(t), process(p), losses(losses_of(t, p)) {}
+    Work(const Trace& t, ProcessIndex p)
+        : trace(t), process(p), losses(losses_of(t, p)), activity(activity_of(t, p)) {}
 
     Losses lost(const ProcessState& state, Layer layer) const {
         return with_contradictions(narrowed(losses, layer), state.contradictions());
@@ -167,16 +170,20 @@ void SampleRecorder::Work::ask_device(Group& group, const ProcessState& state, c
                               "sizes of what a handle or a mapping keeps alive")});
     b.parts.push_back(
         {"linear", "linear, pitched and managed memory of this process (cuMemAlloc…)",
-         booked(charged_linear(state, event.device) + Interval{0, totals.managed},
+         booked(charged_linear(state, event.device) +
+                    Interval{std::min(activity.resident_at(event.device, b.from_ns), totals.managed), totals.managed},
                 lost(state, Layer::kBlocks), b.scope, "between what was requested and whole pages")});
     b.parts.push_back({"arrays", "arrays of this process",
                        booked(charged_arrays(state, event.device), lost(state, Layer::kArrays), b.scope,
                               "at least their texels")});
+    for (ActivityPart& part : parts_of(activity, event.device, state.page(event.device), b.scope, b.from_ns, b.to_ns))
+        b.parts.push_back({part.id, part.words, std::move(part.bytes)});
     for (const Change& change : recent) {
         if (change.device == event.device && change.thread != event.thread && change.end_ns > b.from_ns)
             question.under_way += std::min(change.bytes, UINT64_MAX - question.under_way);
     }
     b.may_hold = in_the_rest(state, event.device);
+    if (activity.used) b.may_hold.emplace_back(kOwnBuffers);
     group.devices.push_back(std::move(question));
 }
 

@@ -85,6 +85,12 @@ void SessionWalk::advance(const Failure& failure, const FailureSnapshot& snapsho
     replay(failure.process, snapshot.moment);
 }
 
+const Activity& SessionWalk::activity(ProcessIndex process) {
+    const auto found = activities_.find(process);
+    return found != activities_.end() ? found->second
+                                      : activities_.emplace(process, activity_of(trace_, process)).first->second;
+}
+
 const ProcessState& SessionWalk::at_the_end(ProcessIndex process) {
     replay(process, trace_.events[process.value].size());
     return own_[process.value].state;

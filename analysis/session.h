@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/activity.h"
 #include "analysis/failures.h"
 #include "analysis/quantity.h"
 #include "analysis/state.h"
@@ -71,6 +72,8 @@ class SessionWalk {
     const ProcessState& failing() const { return own_[current_].state; }
     // Replays the rest of the process, up to its end: no failure of it can be visited any more.
     const ProcessState& at_the_end(ProcessIndex process);
+    // What CUPTI said of the process, beside its calls; found out at the first question.
+    const Activity& activity(ProcessIndex process);
     // The other processes at that time on this device; see Neighbours.
     std::vector<OtherProcess> others(const std::string& uuid, std::uint64_t from_ns, std::uint64_t to_ns);
 
@@ -85,6 +88,7 @@ class SessionWalk {
     Watcher watcher_;
     std::vector<Cursor> own_;  // read when the process is the failing one: by sequence
     Neighbours neighbours_;    // read when it is another's neighbour: by time
+    std::map<ProcessIndex, Activity> activities_;
     std::size_t current_ = 0;
 };
 

@@ -265,6 +265,19 @@ void word_of_the_device(Situation& s) {
     }
 }
 
+// What CUPTI tells of the device from the failure to the driver's word.
+void books_of_activity(Situation& s, SessionWalk& walk) {
+    const Activity& activity = walk.activity(s.failure.process);
+    if (!activity.used || s.request.device == kNoDevice) return;
+    const std::uint64_t from = s.event->start.value;
+    const auto& events = s.trace->events[s.failure.process.value];
+    const Event& last = events[std::min(s.snapshot.moment, events.size() - 1)];
+    const std::uint64_t to = std::max(last.start.value + last.duration_ns, from + s.event->duration_ns);
+    s.told_by_cupti = parts_of(activity, s.request.device, s.page, s.physical, from, to);
+    s.resident = std::min(activity.resident_at(s.request.device, from), s.managed);
+    s.in_the_rest.emplace_back(kOwnBuffers);
+}
+
 void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& walk) {
     const DeviceTotals& totals = state.totals(s.request.device);
     const Losses blocks_lost = with_contradictions(narrowed(s.losses, Layer::kBlocks), s.contradictions);
@@ -308,7 +321,7 @@ void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& w
         s.graphs_unused = Quantity::unknown(report::Quantity::reclaimable, s.physical, s.graphs.reason());
     }
     const Interval blocks = charged_linear(state, s.request.device);
-    const Interval linear = blocks + Interval{0, totals.managed};
+    const Interval linear = blocks + Interval{s.resident, totals.managed};
     s.linear_requested =
         of_interval(report::Quantity::requested, Interval::exactly(totals.linear_requested), blocks_lost,
                     false, s.physical, "sizes that cuMemAlloc and cuMemAllocPitch were asked for");
@@ -320,9 +333,13 @@ void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& w
                                 in_words(s.page),
                                 totals.managed == 0 ? "" : "; managed memory counts as resident at most"));
     books_of_pools(s, state);
-    s.attributed =
-        sum_of({s.handles, s.linear, s.arrays, s.pools_reserved, s.graphs}, report::Quantity::attributed,
-               s.physical, "VMM handles, linear memory, arrays, pools and graphs of this process");
+    std::vector<Quantity> parts{s.handles, s.linear, s.arrays, s.pools_reserved, s.graphs};
+    for (const ActivityPart& part : s.told_by_cupti) parts.push_back(part.bytes);
+    s.attributed = sum_of(parts, report::Quantity::attributed, s.physical,
+                          s.told_by_cupti.empty()
+                              ? "VMM handles, linear memory, arrays, pools and graphs of this process"
+                              : "VMM handles, linear memory, arrays, pools and graphs of this process, and what CUPTI "
+                                "alone tells of");
     s.linear_waste = of_interval(report::Quantity::internal_waste, {0, *blocks.high - *blocks.low},
                                  blocks_lost, *blocks.high != 0, s.physical,
                                  "rounding of linear memory to pages: not visible, at most whole pages");
@@ -543,6 +560,7 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
     });
     s.in_the_rest = in_the_rest(state, s.request.device);
     word_of_the_device(s);
+    books_of_activity(s, walk);
     books_of_the_device(s, state, walk);
     books_of_payload(s, state);
     books_of_unmapped(s, state);

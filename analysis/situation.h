@@ -59,6 +59,8 @@ struct Situation {
     Quantity pools_reserved;
     Quantity graphs;         // reserved for graphs' allocations, as the driver says
     Quantity graphs_unused;  // of that, in no live allocation of a graph: cuDeviceGraphMemTrim gives it back
+    std::vector<ActivityPart> told_by_cupti;  // in no other sum but `attributed`
+    std::uint64_t resident = 0;               // managed memory: at least, by CUPTI's counters
     Quantity attributed;
     Quantity others;
     Quantity unattributed;

@@ -25,7 +25,8 @@ constexpr std::size_t kMaxFunctionNameBytes = 256;
 constexpr std::uint32_t kNoProcess = UINT32_MAX;
 constexpr std::uint16_t kKnownFlags = wire::kByShim | wire::kCaptured | wire::kCaptureUnknown |
                                       wire::kContinued | wire::kUnknownDevice | wire::kNoContext |
-                                      wire::kPerThreadStream | wire::kSnapshot | wire::kSample;
+                                      wire::kPerThreadStream | wire::kSnapshot | wire::kSample |
+                                      wire::kDuringCapture;
 
 bool is_plausible(const wire::Record& record) {
     if (record.kind == wire::Kind::kNone || record.kind > wire::kLastKind) return false;

@@ -49,6 +49,9 @@ trace::Recording recording_of(const SessionOptions& session) {
     }
     if (session.sample_ns != UINT64_MAX) recording.set_sample_ns(session.sample_ns);
     if (session.sample_bytes != UINT64_MAX) recording.set_sample_bytes(session.sample_bytes);
+    recording.set_cupti(session.cupti == wire::CuptiMode::kOn     ? "on"
+                        : session.cupti == wire::CuptiMode::kAuto ? "auto"
+                                                                  : "off");
     return recording;
 }
 

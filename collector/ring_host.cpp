@@ -140,6 +140,7 @@ void RingHost::lay_out(const SessionOptions& options) {
     header->probe_bytes = options.probe_bytes;
     header->sample_ns = options.sample_ns;
     header->sample_bytes = options.sample_bytes;
+    header->cupti = options.cupti;
     header->collector_pid = ::getpid();
     header->collector_state.store(wire::CollectorState::kRunning, std::memory_order_release);
     std::atomic_ref(header->magic).store(wire::kMagic, std::memory_order_release);

@@ -37,6 +37,7 @@ struct SessionOptions {
     std::uint64_t probe_bytes = 0;
     std::uint64_t sample_ns = UINT64_MAX;          // ask the driver for its numbers at most so often; UINT64_MAX: never
     std::uint64_t sample_bytes = UINT64_MAX;       // and once so many bytes changed hands since; UINT64_MAX: never
+    wire::CuptiMode cupti = wire::CuptiMode::kOff;  // beside the intercepted calls, what CUPTI says
     wire::Clock clock = wire::Clock::kMonotonic;
 };
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "interpose/activity.h"
 #include "interpose/driver.h"
 #include "interpose/emit.h"
 #include "interpose/frameworks.h"
@@ -25,8 +26,8 @@ extern "C" {
                                                           void** result);
 }
 
-// The dlsym that programs see. Everything that is not called cu[A-Z]… or _Z… (a C++ name) is passed on by a
-// jump: the real dlsym takes RTLD_NEXT from its return address, which therefore has to remain the caller's
+// The dlsym that programs see. Everything that is not called cu[A-Z]…, cup… (CUPTI) or _Z… (a C++ name) is passed on
+// by a jump: the real dlsym takes RTLD_NEXT from its return address, which therefore has to remain the caller's
 // own. For the rest fragscope_answer_dlsym() either gives the result or asks for the jump as well.
 #if defined(__x86_64__)
 asm(R"(
@@ -46,7 +47,9 @@ dlsym:
     movzbl 2(%rsi), %eax
     subl $'A', %eax
     cmpl $25, %eax
-    ja 1f
+    jbe 4f
+    cmpl $('p' - 'A'), %eax
+    jne 1f
 4:  movq (%rsp), %rdx
     subq $24, %rsp
     .cfi_adjust_cfa_offset 24
@@ -104,7 +107,9 @@ dlsym:
     ldrb w9, [x1, #2]
     sub w9, w9, #'A'
     cmp w9, #25
-    b.hi 1f
+    b.ls 4f
+    cmp w9, #('p' - 'A')
+    b.ne 1f
 4:  mov x2, x30
     sub sp, sp, #48
     .cfi_adjust_cfa_offset 48
@@ -286,12 +291,16 @@ bool answer_framework(void* handle, const char* name, const void* caller, void**
 
 }  // namespace
 
+void* look_up_in_scope_of(const void* caller, const char* name) { return look_up_beside(map_of(caller), name); }
+
+void* look_up_as_asked(void* handle, const char* name) { return real_dlsym()(handle, name); }
+
 // By the C library's own dlsym: another tool's would give its own answers, seen from its own place.
 void* look_up_after_us(const char* name) { return libc_dlsym()(RTLD_NEXT, name); }
 
 void* answer(void* found, const void* caller) {
     // The driver's own look-ups stay the driver's own.
-    if (!find_driver() || in_driver(caller)) return found;
+    if (!find_driver() || in_driver(caller) || in_cupti(caller)) return found;
     note_caller(caller);
     void* ours = in_driver(found) || others_stand_between() ? substitute(found) : found;
     if (!in_driver(found) && ours == found) return found;
@@ -319,6 +328,7 @@ bool fragscope_answer_dlsym(void* handle, const char* name, const void* caller, 
     const int saved = errno;
     const bool answered =
         name[0] != 'c'      ? answer_framework(handle, name, caller, result)
+        : name[2] == 'p'    ? answer_cupti(handle, name, caller, result)
         : handle == RTLD_NEXT ? answer_next(name, caller, result) : answer_handle(handle, name, caller, result);
     errno = saved;
     return answered;

@@ -17,5 +17,9 @@ void found_nothing(const void* caller);
 
 // dlsym(RTLD_NEXT, name) as the shim itself sees it: what would be found if the shim were not there.
 void* look_up_after_us(const char* name);
+// As the object that `caller` lies in would find it in itself and what it needs; nullptr: not there.
+void* look_up_in_scope_of(const void* caller, const char* name);
+// dlsym(handle, name), by what the program would use without the shim.
+void* look_up_as_asked(void* handle, const char* name);
 
 }  // namespace fragscope::interpose

@@ -1,4 +1,5 @@
 // What a row of hooks.def can say: each turns the arguments and results of one call into records.
+#include "interpose/activity.h"
 #include "interpose/ask.h"
 #include "interpose/call.h"
 #include "interpose/doors.h"
@@ -41,6 +42,7 @@ void Call::initialized() {
     if (!succeeded()) return;
     if (!environment_sent.exchange(true)) announce_environment();
     if (attached()) sample_at_exit();
+    begin_activity();
 }
 
 void Call::called() { record(Kind::kCalled, 0, 0, 0, 0); }

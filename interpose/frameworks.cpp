@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "interpose/block_streams.h"
 #include "interpose/driver.h"
 #include "interpose/emit.h"
 #include "interpose/modules.h"
@@ -10,6 +11,7 @@
 #include "interpose/observe.h"
 #include "interpose/session.h"
 #include "interpose/stacks.h"
+#include "interpose/state.h"
 #include "interpose/waits.h"
 
 namespace c10 {
@@ -32,17 +34,13 @@ namespace {
 
 constexpr std::int8_t kCuda = 1;
 
-// --------------------------------------------------------------------------------------------- who comes
-// after us
+// ------------------------------------------------------------------------------------------ who is next
 
-enum Row : std::uint32_t {
-#define FRAMEWORK(function, symbol, parameters, arguments, event) k_##function,
-#include "interpose/frameworks.def"
-    kRows
-};
+using Row = FrameworkRow;
 
 constexpr Wanted kSymbols[] = {
 #define FRAMEWORK(function, symbol, parameters, arguments, event) wanted(#symbol),
+#define FRAMEWORK_STREAM(function, symbol) wanted(#symbol),
 #include "interpose/frameworks.def"
 };
 
@@ -125,9 +123,11 @@ struct KeptReal {
     std::atomic<std::uint64_t> value;
 };
 constexpr std::uint32_t kKeptReals = 16;
-constinit KeptReal kept_reals[kRows][kKeptReals];
+constinit KeptReal kept_reals[kFrameworkRows][kKeptReals];
 
-void* real_of(std::uint32_t row, const void* caller) {
+}  // namespace
+
+void* real_of(FrameworkRow row, const void* caller) {
     const auto from = reinterpret_cast<std::uint64_t>(caller);
     KeptReal& kept = kept_reals[row][(from * 0x9e3779b97f4a7c15u) >> (64 - __builtin_ctz(kKeptReals))];
     const std::uint64_t value = kept.value.load(std::memory_order_relaxed);
@@ -147,8 +147,27 @@ void* real_of(std::uint32_t row, const void* caller) {
     return found;
 }
 
-// --------------------------------------------------------------------------------------------------------
-// reports
+bool is_pinned(const void* function) {
+    struct Search {
+        std::uintptr_t address;
+        bool pinned;
+    } search{reinterpret_cast<std::uintptr_t>(function), false};
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* data) {
+            auto& wanted = *static_cast<Search*>(data);
+            Object object;
+            if (!describe(*info, object) || wanted.address < object.begin || wanted.address >= object.end)
+                return 0;
+            wanted.pinned = (object.flags_1 & DF_1_NODELETE) != 0 || has_unique_symbol(object, "3c10");
+            return 1;
+        },
+        &search);
+    return search.pinned;
+}
+
+namespace {
+
+// ---------------------------------------------------------------------------------------------- reports
 
 class BlockReport {
   public:
@@ -159,6 +178,7 @@ class BlockReport {
         if (bytes == 0) return;  // nothing was taken or given back
         note_reporter(caller_);
         ThreadState& thread = thread_state;
+        if (bytes > 0) tell_stream(device());
         if (thread.desk != 0) {
             if (bytes < 0)
                 tell_waits(thread, caller_, device());
@@ -187,6 +207,7 @@ class BlockReport {
         record.kind = kind;
         record.device = device();
         record.flags = device() == wire::kDeviceUnknown ? wire::kUnknownDevice : 0;
+        if (captures_running.load(std::memory_order_relaxed) > 0) record.flags |= wire::kDuringCapture;
         if (kind == Kind::kBlockRefused && session.stack_failures) record.stack = call_stack(caller_, true);
         record.address = address;
         record.bytes = bytes;
@@ -248,7 +269,7 @@ using namespace fragscope::interpose;
 #define FRAMEWORK(function, symbol, parameters, arguments, event)                                 \
     void function parameters {                                                                    \
         void* real = report(                                                                      \
-            k_##function, HookId::k_##function, device, __builtin_frame_address(0),               \
+            kRow_##function, HookId::k_##function, device, __builtin_frame_address(0),            \
             __builtin_return_address(0), [=](BlockReport & told) __attribute__((always_inline)) { \
                 told.event;                                                                       \
             });                                                                                   \
@@ -267,29 +288,32 @@ const void* const kWrappers[] = {
     reinterpret_cast<const void*>(&c10::function),
 #include "interpose/frameworks.def"
 };
+static_assert(sizeof kWrappers / sizeof kWrappers[0] == kStreamRow);
+
+const void* wrapper_of(std::uint32_t row) { return row == kStreamRow ? stream_wrapper() : kWrappers[row]; }
 
 std::uint32_t row_of(const char* name) {
     std::uint32_t row = 0;
-    while (row < kRows && std::strcmp(kSymbols[row].name, name) != 0) ++row;
+    while (row < kFrameworkRows && std::strcmp(kSymbols[row].name, name) != 0) ++row;
     return row;
 }
 
 }  // namespace
 
-bool is_framework_row(const char* name) { return row_of(name) != kRows; }
+bool is_framework_row(const char* name) { return row_of(name) != kFrameworkRows; }
 
 bool is_framework_wrapper(const void* address) {
-    for (const void* wrapper : kWrappers)
-        if (wrapper == address) return true;
+    for (std::uint32_t row = 0; row < kFrameworkRows; ++row)
+        if (wrapper_of(row) == address) return true;
     return false;
 }
 
 void* substitute_framework(const char* name, void* found) {
     const std::uint32_t row = row_of(name);
-    if (row == kRows || found == nullptr) return found;
+    if (row == kFrameworkRows || found == nullptr) return found;
     std::uint32_t how_many = 0;
     const void* real = find_real(row, 0, &how_many);
-    return how_many == 1 && real == found ? const_cast<void*>(kWrappers[row]) : found;
+    return how_many == 1 && real == found ? const_cast<void*>(wrapper_of(row)) : found;
 }
 
 }  // namespace fragscope::interpose

@@ -7,7 +7,8 @@ The script is anonymous: under a named version node the dynamic linker would not
 import re
 import sys
 
-# dlsym; what NVTX calls an injection library by (nvtx.cpp); what fragscope.h calls (marks.cpp).
+# dlsym; what NVTX calls an injection library by (nvtx.cpp); what fragscope.h calls (marks.cpp); by which another client
+# of CUPTI is seen to come (activity_doors.cpp).
 OTHERS = [
     "dlsym",
     "InitializeInjectionNvtx",
@@ -16,6 +17,9 @@ OTHERS = [
     "fragscope_shim_mark",
     "fragscope_shim_range_begin",
     "fragscope_shim_range_end",
+    "cuptiActivityRegisterCallbacks",
+    "cuptiSubscribe",
+    "cuptiSubscribe_v2",
 ]
 
 
@@ -25,7 +29,7 @@ def rows(*paths):
         with open(path, encoding="utf-8") as file:
             text = file.read()
         names += re.findall(r"^HOOK\((\w+),", text, re.MULTILINE)
-        names += re.findall(r"^FRAMEWORK\(\w+, (\w+),", text, re.MULTILINE)
+        names += re.findall(r"^FRAMEWORK\w*\(\w+, (\w+)", text, re.MULTILINE)
     return names
 
 

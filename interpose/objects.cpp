@@ -81,6 +81,44 @@ bool find_object(const char* stem, Object& out) {
     return found != 0;
 }
 
+int count_objects(const char* stem) {
+    struct Count {
+        const char* stem;
+        int found;
+    } count{stem, 0};
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* data) {
+            auto& wanted = *static_cast<Count*>(data);
+            Object object;
+            if (describe(*info, object) && named(object.soname, wanted.stem)) ++wanted.found;
+            return 0;
+        },
+        &count);
+    return count.found;
+}
+
+bool find_needing(const char* stem, Object& out) {
+    Search search{stem, {}};
+    const int found = dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* data) {
+            auto& wanted = *static_cast<Search*>(data);
+            Object& object = wanted.object;
+            if (!describe(*info, object) || named(object.soname, wanted.stem)) return 0;
+            for (int i = 0; i < info->dlpi_phnum; ++i) {
+                if (info->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
+                const auto* entry =
+                    reinterpret_cast<const ElfW(Dyn)*>(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+                for (; entry->d_tag != DT_NULL; ++entry)
+                    if (entry->d_tag == DT_NEEDED && named(object.strings + entry->d_un.d_val, wanted.stem))
+                        return 1;
+            }
+            return 0;
+        },
+        &search);
+    out = search.object;
+    return found != 0;
+}
+
 namespace {
 
 bool exported(const ElfW(Sym) & symbol, bool function) {
@@ -182,6 +220,18 @@ const char* function_at(const Object& object, std::uintptr_t address) {
         if (best == nullptr || (best[0] == '_' && name[0] != '_')) best = name;
     }
     return best;
+}
+
+bool has_unique_symbol(const Object& object, const char* part) {
+    const std::uint32_t count = symbol_count(object);
+    for (std::uint32_t i = 0; i < count; ++i) {
+        const ElfW(Sym)& symbol = object.symbols[i];
+        if (symbol.st_info >> 4 == STB_GNU_UNIQUE && symbol.st_shndx != SHN_UNDEF &&
+            (object.string_bytes == 0 || symbol.st_name < object.string_bytes) &&
+            std::strstr(object.strings + symbol.st_name, part) != nullptr)
+            return true;
+    }
+    return false;
 }
 
 }  // namespace fragscope::interpose

@@ -34,6 +34,10 @@ bool named(const char* soname, const char* stem);
 // The first loaded object with that name. A search takes the loader's own lock for its length, as unwinding
 // does.
 bool find_object(const char* stem, Object& out);
+// How many loaded objects have that name.
+int count_objects(const char* stem);
+// The first loaded object that names one of that name among those it needs, and is not one itself.
+bool find_needing(const char* stem, Object& out);
 
 constexpr std::uint32_t gnu_hash_of(const char* name) {
     std::uint32_t h = 5381;
@@ -53,6 +57,10 @@ void* find_symbol(const Object& object, const Wanted& symbol);
 const void* find_datum(const Object& object, const Wanted& symbol);
 // Bytes of the exported symbol at exactly that address and name; 0: none.
 std::size_t size_of_symbol(const Object& object, const Wanted& symbol);
+
+// Whether it defines a symbol that is to be the same in the whole process (STB_GNU_UNIQUE) and has `part` in its
+// name. Looks at every symbol.
+bool has_unique_symbol(const Object& object, const char* part);
 
 // Name of the exported function whose code `address` lies in; nullptr: none. Of several names for the same
 // place, one without a leading underscore. Looks at every symbol.

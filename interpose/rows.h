@@ -31,7 +31,9 @@ enum class HookId : std::uint16_t {
     kNvtxRangeStart,
     kNvtxRangeEnd,
     kExit,
+    kActivity,
 #define FRAMEWORK(function, symbol, parameters, arguments, event) k_##function,
+#define FRAMEWORK_STREAM(function, symbol) k_##function,
 #include "interpose/frameworks.def"
     kNamedCount,
 };
@@ -50,7 +52,9 @@ inline constexpr const char* kHookNames[] = {
     "nvtxRangeStart",
     "nvtxRangeEnd",
     "exit",
+    "CUPTI",
 #define FRAMEWORK(function, symbol, parameters, arguments, event) "c10::" #function,
+#define FRAMEWORK_STREAM(function, symbol) "c10::cuda::CUDAStream::" #function,
 #include "interpose/frameworks.def"
 };
 static_assert(sizeof kHookNames / sizeof kHookNames[0] == kNamedCount);

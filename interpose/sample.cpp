@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "interpose/activity.h"
 #include "interpose/ask.h"
 #include "interpose/state.h"
 
@@ -73,6 +74,7 @@ void at_exit() {
     thread.gate = kBusy;
     thread.entered_at = UINTPTR_MAX;  // in no wrapper: whatever is called now is called from here
     take_sample(wire::SampleReason::kEnd, HookId::kExit);
+    end_activity();
     thread.gate = thread.gate_when_idle;
     errno = saved;
 }
@@ -155,7 +157,9 @@ void look_at_samples(HookId function) {
         // A capture, or no context here: another call soon, of this thread or another, may do.
         last_sample.store(last);
         look_again_after(kPauseNs, now_ns);
+        return;
     }
+    flush_activity(now_ns);
 }
 
 void sample_at_exit() {

@@ -81,6 +81,7 @@ bool map_session() {
     session.probe_bytes = header->probe_bytes;
     session.sample_ns = header->sample_ns;
     session.sample_bytes = header->sample_bytes;
+    session.cupti = header->cupti;
 #if defined(__x86_64__)
     use_tsc.store(header->clock == wire::Clock::kTsc, std::memory_order_relaxed);
 #else

@@ -31,6 +31,7 @@ struct Session {
     std::uint64_t probe_bytes = 0;
     std::uint64_t sample_ns = UINT64_MAX;
     std::uint64_t sample_bytes = UINT64_MAX;
+    wire::CuptiMode cupti = wire::CuptiMode::kOff;
 };
 extern constinit Session session;  // valid while attached()
 

@@ -138,6 +138,13 @@ bool can_read(std::uintptr_t at) {
     return syscall(SYS_rt_sigprocmask, -1, at & ~std::uintptr_t{7}, nullptr, 8) != 0 && errno == EINVAL;
 }
 
+bool word_on_stack(std::uintptr_t sp, std::uintptr_t at, std::uintptr_t& out) {
+    begin_stack(sp);
+    if (!readable_on_stack(at)) return false;
+    out = read_word(at);
+    return true;
+}
+
 [[gnu::no_sanitize("address")]] Walk::Walk(const void* frame) {
     const auto at = reinterpret_cast<std::uintptr_t>(frame);
     begin_stack(at);

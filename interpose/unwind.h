@@ -13,6 +13,9 @@ namespace fragscope::interpose {
 // Whether the 8 aligned bytes that `at` lies in can be read; asks the kernel. Changes errno.
 bool can_read(std::uintptr_t at);
 
+// The word at `at`, in a place of this thread's stack outwards of `sp`, which lies in it. False: it cannot be read.
+bool word_on_stack(std::uintptr_t sp, std::uintptr_t at, std::uintptr_t& out);
+
 class Walk {
   public:
     // `frame`: __builtin_frame_address(0) of the function that starts the walk; the first place is in its

@@ -164,7 +164,8 @@ enum class Kind : std::uint8_t {
     // The block that this thread releases next is kept until the event has happened; and: the allocator found that it has.
     kBlockWaits = 97,      //                   -                -                 event          stream
     kBlockWaitOver = 98,   //                   -                -                 event          -
-    // From here on this thread's kBlockAcquired of `device` are for that stream, as far as the framework says.
+    // From here on this thread's kBlockAcquired of `device` are for that stream, as far as the framework says;
+    // kStreamNotTold: for one that it does not say.
     kBlockStream = 99,     //                   -                -                 stream         -
     // Activity records of CUPTI (--cupti). They say again what calls said, or what no call says; `start` is CUPTI's own time,
     // brought to the session's clock, and the sequence number only that of their arrival. Several records of one activity
@@ -174,16 +175,19 @@ enum class Kind : std::uint8_t {
     kActivityPlace = 102,     // of the one before: program counter, context | stream << 32, strings: name, file that asked
     kActivityPool = 103,      //                pool's address   size              pack_activity() bytes in use
     kActivityPoolKeeps = 104,  // of the one before: -           release threshold minimum to keep  process id
-    // Unified memory: one counter's reading over a period.
+    // Unified memory: one counter's reading over a period. `device` is the one that bytes came to, or left for the host; in
+    // place of the correlation stands CUPTI's number of the other end, UINT32_MAX: the host.
     kActivityUnified = 105,   //                address          value             pack_activity() end in ns since `start`
     kActivityLost = 106,      //                -                records that CUPTI dropped   -    -
-    // Whether CUPTI is used in this process, and why: CuptiState, API version of the library, CUptiResult, string: its path.
+    // Whether CUPTI is used in this process, and why: CuptiState, API version of the library, CUptiResult, string: the library's
+    // path, or who uses it (kOthersUse, kEnded).
     kActivityState = 107,
 };
 inline constexpr Kind kLastKind = Kind::kActivityState;
 
 // kBlock…: a total that the framework's allocator does not give.
 inline constexpr std::uint64_t kTotalNotTold = ~std::uint64_t{0};
+inline constexpr std::uint64_t kStreamNotTold = ~std::uint64_t{0};
 
 // kActivity….object: CUPTI's correlation id (low 32 bits), then its memory kind, pool type or counter kind (8), its operation
 // (8), bit 48: asynchronous.
@@ -205,6 +209,8 @@ enum class CuptiState : std::uint8_t {
     kRefused = 4,         // the library answered with an error
     kUnknownVersion = 5,  // of a layout that is not known here
     kEnded = 6,           // given up on the way: another client came
+    kFinished = 7,        // the process is about to end: all that CUPTI had until now was told before this
+    kForked = 8,          // a child of fork() of a process that used it
 };
 
 // kArrayCreated.extra: the descriptor's flags (low 32 bits), levels (next 16, 0: not a mipmapped array).
@@ -255,6 +261,9 @@ enum Flag : std::uint16_t {
     kPerThreadStream = 1u << 6,  // called through a _ptsz/_ptds variant: stream 0 is the thread's own
     kSnapshot = 1u << 7,         // asked by the shim because the last call on this thread failed; see kFailureSnapshotEnd
     kSample = 1u << 9,           // asked by the shim between the program's calls; see kSampleEnd
+    // Of kBlock… records: a stream capture was running in the process. A block released then may be kept till its end, for
+    // what it was used for on other streams, and is not said to wait.
+    kDuringCapture = 1u << 10,
     kDurationFull = 1u << 8,     // set by the collector: Record::duration was saturated, the call took at least that long
 };
 

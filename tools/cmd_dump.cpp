@@ -70,6 +70,7 @@ std::vector<std::string> flag_names(std::uint16_t flags) {
         {wire::kPerThreadStream, "per_thread_stream"},
         {wire::kSnapshot, "snapshot"},
         {wire::kSample, "sample"},
+        {wire::kDuringCapture, "during_capture"},
         {wire::kDurationFull, "duration_at_least"},
     };
     std::vector<std::string> out;

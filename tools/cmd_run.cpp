@@ -124,6 +124,14 @@ bool parse_probe(const std::string& text, collector::SessionOptions& session) {
     return true;
 }
 
+// False: it is neither of the three.
+bool parse_cupti(const std::string& text, collector::SessionOptions& session) {
+    session.cupti = text == "on"     ? wire::CuptiMode::kOn
+                    : text == "auto" ? wire::CuptiMode::kAuto
+                                     : wire::CuptiMode::kOff;
+    return text == "on" || text == "auto" || text == "off";
+}
+
 // One line, where no process attached: why, as far as is known, and where that stands.
 std::string nothing_recorded(const collector::RecordOutcome& o) {
     std::string line = o.warnings.empty() ? "Nothing was recorded." : o.warnings.front();
@@ -178,6 +186,7 @@ int cmd_run(int argc, char** argv) {
     std::string stacks = kDefaultStacks;
     std::string sample = kDefaultSample;
     std::string probe;
+    std::string cupti = "off";
     bool no_nvtx = false;
     bool no_touches = false;
     bool quiet = false;
@@ -220,6 +229,13 @@ int cmd_run(int argc, char** argv) {
                      "refused (200ms and 64GiB if not said; default: not tried)");
     app.add_flag("--calls", options.session.record_calls,
                  "record launches, copies, memsets and questions as calls too");
+    app.add_option("--cupti", cupti,
+                   "also record what NVIDIA's profiling library CUPTI says of memory:\n"
+                   "auto, where the program has it loaded and nobody may use it;\n"
+                   "on, where nobody uses it, and it is loaded if need be (its\n"
+                   "buffers take memory; a profiler that comes later takes it over);\n"
+                   "off (default off)")
+        ->type_name("WHEN");
     app.add_flag("--no-nvtx", no_nvtx, "do not record the program's NVTX ranges and marks");
     app.add_flag("--no-touches", no_touches, "do not record which memory copies and memsets write");
     app.add_option("--shim", options.shim,
@@ -277,6 +293,10 @@ int cmd_run(int argc, char** argv) {
     if (probe_option->count() != 0 && !parse_probe(probe == "true" ? "" : probe, options.session)) {
         complain(fmt::format(
             "--probe-on-oom={}: expected TIME or TIME,SIZE, such as 200ms,64GiB, at most 1s", probe));
+        return kWrongUsage;
+    }
+    if (!parse_cupti(cupti, options.session)) {
+        complain(fmt::format("--cupti {}: expected auto, on or off", cupti));
         return kWrongUsage;
     }
     options.nvtx = !no_nvtx;

@@ -273,6 +273,26 @@ void examine_interposers(std::vector<Finding>& out) {
 
 }  // namespace
 
+namespace {
+
+// Layouts are known of CUDA 13.0's, which the shim checks by its version when it has it.
+Finding examine_cupti() {
+    const std::string cupti = load_elsewhere({"libcupti.so.13", "libcupti.so.12", "libcupti.so"});
+    std::string text = cupti.empty() ? "CUPTI is not found in the library path; `run --cupti=on` then looks beside the "
+                                       "program's CUDA runtime."
+                                     : fmt::format("CUPTI is {}; recording uses it with `run --cupti=on` (or auto) only, and "
+                                                   "only its version 13.0.",
+                                                   cupti);
+    for (const char* variable : {"CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"}) {
+        const char* value = std::getenv(variable);
+        if (value != nullptr && *value != '\0')
+            text += fmt::format(" {} is set: another tool may want it, so it would not be used here.", variable);
+    }
+    return {FindingState::kOk, "CUPTI", text, ""};
+}
+
+}  // namespace
+
 std::vector<Finding> examine_machine(const std::string& shim) {
     std::vector<Finding> out;
     out.push_back(examine_shim(shim));
@@ -287,11 +307,7 @@ std::vector<Finding> examine_machine(const std::string& shim) {
                    nvml.empty() ? "NVML is not found; recording does not use it."
                                 : fmt::format("NVML is {}; recording does not use it.", nvml),
                    ""});
-    const std::string cupti = load_elsewhere({"libcupti.so.13", "libcupti.so.12", "libcupti.so"});
-    out.push_back({FindingState::kOk, "CUPTI",
-                   cupti.empty() ? "CUPTI is not found; recording does not use it."
-                                 : fmt::format("CUPTI is {}; recording does not use it.", cupti),
-                   ""});
+    out.push_back(examine_cupti());
     return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tools/words_activity.h"
 #include "tools/words_balance.h"
 #include "tools/words_chart.h"
 #include "tools/words_stack.h"
@@ -305,6 +306,7 @@ std::string render_report(const Report& report, const Style& style) {
     put_failures(page, report);
     put_timelines(page, report);
     put_balances(page, report);
+    put_activities(page, report);
     put_peaks(page, report);
     put_live_at_peaks(page, report);
     put_left_at_end(page, report);

@@ -179,6 +179,59 @@ int many_waits() {
     return 0;
 }
 
+int streams() {
+    using c10::cuda::CUDAStream;
+    CALL(fake_start)();
+    const CUDAStream none(nullptr), first(reinterpret_cast<CUstream>(0x60)),
+        second(reinterpret_cast<CUstream>(0x70));
+    const auto allocate = CALL(fake_allocate);
+    const auto with_stream = CALL(fake_allocate_with_stream);
+    with_stream(reinterpret_cast<CUstream>(0x80), at(0x8000), kCuda);
+    allocate(&none, at(0x10000), kCuda);
+    allocate(&none, at(0x11000), kCuda);
+    allocate(&first, at(0x20000), kCuda);
+    allocate(&first, at(0x30000), {1, 1});
+    allocate(&second, at(0x40000), kCuda);
+    with_stream(reinterpret_cast<CUstream>(0x80), at(0x50000), kCuda);
+    with_stream(reinterpret_cast<CUstream>(0x90), at(0x51000), kCuda);
+    allocate(&second, at(0x60000), kCuda);
+    CALL(fake_report)(at(0x70000), 512, 512, 4096, kCuda);
+    std::thread other([&] { allocate(&second, at(0x80000), kCuda); });
+    other.join();
+    CALL(fake_throw)(true);
+    try {
+        allocate(&first, at(0x90000), kCuda);
+    } catch (int) {
+    }
+    CALL(fake_throw)(false);
+    with_stream(reinterpret_cast<CUstream>(0x90), at(0xa0000), kCuda);
+    return 0;
+}
+
+// For tests/bench/bench_blocks.py: what is done COUNT times.
+int cost(const std::string& what, long times) {
+    using c10::cuda::CUDAStream;
+    CALL(fake_start)();
+    CALL(fake_deaf)(true);
+    const CUDAStream first(reinterpret_cast<CUstream>(0x60));
+    const auto allocate = CALL(fake_allocate);
+    const auto release = CALL(fake_free);
+    const auto record = CALL(fake_record);
+    const auto ask = CALL(fake_ask);
+    const auto stream = look_up_by<CUstream(const CUDAStream*)>("_ZNK3c104cuda10CUDAStream6streamEv");
+    const CUevent events[] = {event(0x1000)};
+    allocate(&first, at(0x10000), kCuda);
+    for (long i = 0; i < times; ++i) {
+        if (what == "pair" || what == "waiting") allocate(&first, at(0x20000), kCuda);
+        if (what == "pair") release(at(0x20000), 512, nullptr, 0);
+        if (what == "waiting") release(at(0x20000), 512, events, 1);
+        if (what == "waiting" || what == "query") ask(events[0]);
+        if (what == "event") record(events[0], nullptr);
+        if (what == "stream") stream(&first);
+    }
+    return 0;
+}
+
 // No driver: libc10.so alone.
 int idle() {
     look_up_by<decltype(c10::reportMemoryUsageToProfiler)>(kUsage)(at(0x10000), 512, 512, 4096, kCuda);
@@ -191,7 +244,7 @@ int idle() {
 int main(int count, char** arguments) {
     if (count < 2) return 2;
     const std::string name = arguments[1];
-    if (count == 4) {
+    if (count >= 4) {
         const int scope = std::strcmp(arguments[3], "global") == 0 ? RTLD_GLOBAL : RTLD_LOCAL;
         const std::string file = name == "idle" ? "/libc10.so" : "/libc10_cuda.so";
         library = dlopen((arguments[2] + file).c_str(), RTLD_LAZY | scope);
@@ -200,9 +253,11 @@ int main(int count, char** arguments) {
             return 2;
         }
     }
+    if (name == "cost" && count == 6) return cost(arguments[4], std::atol(arguments[5]));
     const std::pair<const char*, int (*)()> scenarios[] = {
-        {"reports", reports}, {"doors", doors}, {"exceptions", exceptions}, {"threads", threads},
-        {"fork", forking},    {"waits", waits}, {"many_waits", many_waits}, {"idle", idle}};
+        {"reports", reports},       {"doors", doors},     {"exceptions", exceptions},
+        {"threads", threads},       {"fork", forking},    {"waits", waits},
+        {"many_waits", many_waits}, {"streams", streams}, {"idle", idle}};
     for (const auto& [scenario, run] : scenarios)
         if (name == scenario) return run();
     return 2;

@@ -12,12 +12,13 @@ def output(*command):
 
 
 rows = {"dlsym", "InitializeInjectionNvtx", "InitializeInjectionNvtx2", "InitializeInjectionNvtxExtension",
-        "fragscope_shim_mark", "fragscope_shim_range_begin", "fragscope_shim_range_end"}
+        "fragscope_shim_mark", "fragscope_shim_range_begin", "fragscope_shim_range_end",
+        "cuptiActivityRegisterCallbacks", "cuptiSubscribe", "cuptiSubscribe_v2"}
 for path in definitions:
     with open(path, encoding="utf-8") as file:
         text = file.read()
     rows |= set(re.findall(r"^HOOK\((\w+),", text, re.MULTILINE))
-    rows |= set(re.findall(r"^FRAMEWORK\(\w+, (\w+),", text, re.MULTILINE))
+    rows |= set(re.findall(r"^FRAMEWORK\w*\(\w+, (\w+)", text, re.MULTILINE))
 exported = {line.split()[-1] for line in output("nm", "-D", "--defined-only", shim).splitlines()}
 needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-dW", shim)))
 dynamic = output("readelf", "-dW", shim)

@@ -226,6 +226,38 @@ TEST_CASE("a released block is said to wait for the events that its release reco
     CHECK(over == std::vector<std::uint64_t>{0x2000, 0x1000, 0x4000, 0x4000, 0x3000});
 }
 
+TEST_CASE(
+    "a block is said to be for the stream that its allocation asked for, and for none where it did not ask") {
+    Session session;
+    REQUIRE(session.run(program("streams")).status == 0);
+    const auto sent = session.sent();
+    REQUIRE(sent.size() == 1);
+    const auto records = block_records(sent[0]);
+    REQUIRE(!records.empty());
+    constexpr std::uint64_t kNotTold = wire::kStreamNotTold;
+    // Address, stream. One thread's and, in the middle of them, the one of another thread, whose first block
+    // it is.
+    const std::vector<std::pair<std::uint64_t, std::uint64_t>> expected = {
+        {0x8000, kNotTold}, {0x10000, 0},        {0x11000, 0},        {0x20000, 0x60}, {0x30000, 0x60},
+        {0x40000, 0x70},    {0x50000, kNotTold}, {0x51000, kNotTold}, {0x60000, 0x70}, {0x70000, kNotTold},
+        {0x80000, 0x70},    {0x90000, 0x60},     {0xa0000, kNotTold}};
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> found;
+    std::map<int, std::uint64_t> streams;  // by device
+    std::size_t changes = 0;
+    for (const wire::Record& record : records) {
+        if (record.kind == Kind::kBlockStream) {
+            streams[record.device] = record.object;
+            ++changes;
+            CHECK(sent[0].functions.at(record.function) == "c10::cuda::CUDAStream::stream");
+        } else {
+            const auto known = streams.find(record.device);
+            found.emplace_back(record.address, known == streams.end() ? kNotTold : known->second);
+        }
+    }
+    CHECK(found == expected);
+    CHECK(changes < expected.size());  // only what is new
+}
+
 TEST_CASE("waits beyond the shim's room are counted as lost") {
     Session session;
     REQUIRE(session.run(program("many_waits")).status == 0);

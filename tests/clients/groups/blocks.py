@@ -5,8 +5,9 @@ from registry import check
 
 
 def told(events, device):
-    """The allocator's actions in order, as its own history has them, out of the records: (action, address, bytes)."""
-    actions, waiting, blocks_of, left = [], {}, {}, {}
+    """The allocator's actions in order, as its own history has them, out of the records: (action, address, bytes, stream);
+    the stream only of "alloc"."""
+    actions, waiting, blocks_of, left, streams = [], {}, {}, {}, {}
     for event in events:
         kind = event["kind"]
         if kind == "block_waits":
@@ -18,23 +19,25 @@ def told(events, device):
                 left[block] -= 1
                 if not left[block]:
                     del left[block]
-                    actions.append(("free_completed", *block))
+                    actions.append(("free_completed", *block, None))
             continue
         if not kind.startswith("block_") or event["device"] != device:
             continue
         block = (int(event["address"], 16), event["bytes"])
-        if kind == "block_acquired":
-            actions.append(("alloc", *block))
+        if kind == "block_stream":
+            streams[event["thread"]] = int(event["object"], 16)
+        elif kind == "block_acquired":
+            actions.append(("alloc", *block, streams.get(event["thread"])))
         elif kind == "block_refused":
-            actions.append(("oom", None, event["bytes"]))
+            actions.append(("oom", None, event["bytes"], None))
         elif kind == "block_released":
-            actions.append(("free_requested", *block))
+            actions.append(("free_requested", *block, None))
             events_of = waiting.pop(event["thread"], [])
             if events_of:
                 left[block] = len(events_of)
                 blocks_of.update((each, block) for each in events_of)
             else:
-                actions.append(("free_completed", *block))
+                actions.append(("free_completed", *block, None))
     assert not waiting, waiting
     return actions
 
@@ -51,12 +54,14 @@ def compare(client, *words, variables=None, most_more=lambda size: (1 << 20) + 5
     noted = [entry for entry in history[0]
              if entry["action"] in ("alloc", "free_requested", "free_completed", "oom")]
     ours = told(events, 0)
-    client.equal([(action, address) for action, address, _ in ours],
+    client.equal([(action, address) for action, address, _, _ in ours],
                  [(entry["action"], None if entry["action"] == "oom" else entry["addr"]) for entry in noted])
-    for (action, address, size), entry in zip(ours, noted):
+    client.equal([stream for action, _, _, stream in ours if action == "alloc"],
+                 [entry["stream"] for entry in noted if entry["action"] == "alloc"])
+    for (action, address, size, _), entry in zip(ours, noted):
         if action in ("alloc", "free_requested"):
             client.that(0 <= size - entry["size"] <= most_more(entry["size"]), f"{action} {address:#x} {size} {entry}")
-    client.that({action for action, _, _ in ours} >= {"alloc", "free_requested", "free_completed"}, ours)
+    client.that({action for action, _, _, _ in ours} >= {"alloc", "free_requested", "free_completed"}, ours)
     client.that(any(event["kind"] == "block_waits" for event in events), "no block was used on another stream")
     client.nothing_lost()
 

@@ -4,6 +4,7 @@
 #include "settings.h"
 
 #include <cstdio>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string>
@@ -19,7 +20,12 @@ struct CUpti_Subscriber_st {
 namespace {
 
 std::mutex lock;
-CUpti_Subscriber_st* holder = nullptr;  // kept for ever once made: a handle that is used too late is only wrong
+CUpti_Subscriber_st* holder = nullptr;
+// All that ever were: a handle that is used too late is only wrong.
+std::deque<CUpti_Subscriber_st>& subscribers() {
+    static auto* const all = new std::deque<CUpti_Subscriber_st>;
+    return *all;
+}
 
 // The name of who stands in the way; empty: nobody.
 std::string in_the_way() {
@@ -34,7 +40,7 @@ CUptiResult subscribe(CUpti_SubscriberHandle* out, const char* name, char* old, 
         if (old != nullptr && old_bytes != 0) std::snprintf(old, old_bytes, "%s", other.c_str());
         return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
     }
-    holder = new CUpti_Subscriber_st{};
+    holder = &subscribers().emplace_back();
     holder->name = name == nullptr ? "CUPTI" : "CUPTI for " + std::string(name).substr(0, CUPTI_SUBSCRIBER_NAME_MAX_LEN);
     *out = holder;
     return CUPTI_SUCCESS;

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "nvml/nvml_api.h"
+#include "nvml_api.h"
 #include "sim_peer.h"
 
 using namespace sim_test;
