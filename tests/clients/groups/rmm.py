@@ -296,3 +296,9 @@ def carved_out(client):
 def threads_at_once(client):
     for seed, resource in enumerate((*DIRECT, *CARVED), 21):
         one(client, "rmm", resource, seed, steps=300, threads=4, serial=False)
+
+
+@check("rmm2412")
+def logged_by_spdlog(client):
+    for seed, resource in enumerate(("cuda", "cuda_async", "pool"), 31):
+        one(client, "rmm2412", resource, seed, steps=200)
