@@ -15,6 +15,7 @@
 #include "analysis/counterfactuals.h"
 #include "analysis/health.h"
 #include "analysis/live_sites.h"
+#include "analysis/management.h"
 #include "analysis/phases.h"
 #include "analysis/read/result_name.h"
 #include "analysis/rest.h"
@@ -349,6 +350,7 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
         if (const auto shown = activity_shown(trace, {index})) *out.add_activities() = *shown;
     }
     for (const report::FunctionCost& cost : costs_of(trace)) *out.add_costs() = cost;
+    if (auto management = management_of(trace)) *out.mutable_management() = std::move(*management);
     return out;
 }
 
@@ -409,6 +411,8 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number, co
         for (const std::string& what : happened_between(trace, failure.process, before, balance->index))
             out.mutable_balance()->add_since_before(what);
     }
+    if (auto management = management_at(trace, situation.device, situation.event->start.value))
+        *out.mutable_management() = std::move(*management);
     for (const std::string& action : actions_for(situation, rows, out.verdict())) out.add_actions(action);
     for (const std::string& unknown : not_known_in(situation)) out.add_not_known(unknown);
     if (const std::string ended = ended_by_signal(trace); !ended.empty()) {

@@ -63,6 +63,15 @@ std::uint32_t Drain::processes_attached() const {
                                                     [](const Process& p) { return p.liveness != nullptr; }));
 }
 
+std::optional<std::uint32_t> Drain::process_called(std::int64_t pid_here, std::uint64_t start_time) const {
+    for (std::size_t i = processes_.size(); i-- > 0;) {
+        const trace::Process& info = processes_[i].info;
+        if (pid_here != 0 && info.collector_pid_view() == pid_here && start_time != 0 && info.start_time() == start_time)
+            return static_cast<std::uint32_t>(i);
+    }
+    return std::nullopt;
+}
+
 std::uint64_t Drain::records_lost() const {
     std::uint64_t lost = 0;
     for (const Process& p : processes_) lost += lost_of(p.loss);

@@ -40,6 +40,8 @@ class Drain {
 
     std::uint32_t processes_seen() const { return static_cast<std::uint32_t>(processes_.size()); }
     std::uint32_t processes_attached() const;
+    // Index of the process with this number, as seen from here, and start time; the last one where it executed itself anew.
+    std::optional<std::uint32_t> process_called(std::int64_t pid_here, std::uint64_t start_time) const;
     std::uint32_t processes_refused() {
         return host_.header().processes_refused.load(std::memory_order_relaxed);
     }

@@ -9,8 +9,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "collector/drain.h"
+#include "collector/management.h"
 #include "collector/program_file.h"
 #include "collector/trace_writer.h"
 #include "collector/utf8.h"
@@ -26,6 +28,8 @@ constexpr int kOwnTrouble = 125;
 // costs.
 constexpr std::uint64_t kMinWaitNs = 100'000;
 constexpr std::uint64_t kMaxWaitNs = 500'000;
+// How long the end of a recording waits for the management library's last answer, which takes milliseconds.
+constexpr std::uint64_t kManagementWaitNs = 500'000'000;
 
 void wait(std::uint64_t ns) {
     struct timespec time {
@@ -55,7 +59,8 @@ trace::Recording recording_of(const SessionOptions& session) {
     return recording;
 }
 
-trace::Session describe(const RecordOptions& options, const ClockPair& start, wire::Clock clock) {
+trace::Session describe(const RecordOptions& options, const ClockPair& start, wire::Clock clock,
+                        const std::string& management) {
     trace::Session session;
     session.set_collector_version(FRAGSCOPE_VERSION);
     struct utsname system {};
@@ -68,6 +73,8 @@ trace::Session describe(const RecordOptions& options, const ClockPair& start, wi
     session.set_start_unix_ns(unix_ns() - since);
     for (const std::string& word : options.program) session.add_command_line(to_utf8(word));
     *session.mutable_recording() = recording_of(options.session);
+    session.mutable_recording()->set_nvml(to_utf8(management));
+    if (options.nvml_ns != 0) session.mutable_recording()->set_nvml_ns(options.nvml_ns);
     session.set_clock(clock == wire::Clock::kTsc ? "tsc" : "monotonic");
     return session;
 }
@@ -80,6 +87,22 @@ std::string reason(const RecordOutcome& outcome, int signal_received) {
         return fmt::format("the program was ended by signal {} ({})", *outcome.program->signal,
                            ::strsignal(*outcome.program->signal));
     return "finished";
+}
+
+// What the management library told, with the processes that are recorded here named: those that `drain` found since.
+void write_readings(std::vector<Management::Taken> told, const Drain& drain, TraceWriter& writer) {
+    for (Management::Taken& taken : told) {
+        std::size_t next = 0;
+        for (trace::DeviceReading& device : *taken.readings.mutable_devices()) {
+            for (trace::ProcessReading& process : *device.mutable_processes()) {
+                const std::uint64_t start_time = taken.start_times[next++];
+                if (!process.has_pid_here()) continue;
+                const std::optional<std::uint32_t> index = drain.process_called(process.pid_here(), start_time);
+                if (index) process.set_process(*index);
+            }
+        }
+        writer.readings(taken.readings);
+    }
 }
 
 // Why nothing, or not all, is in the trace, beside the losses that are numbers of their own there.
@@ -128,6 +151,7 @@ RecordOutcome record(const RecordOptions& options, const std::function<void(cons
                                   options.shim));
 
     remove_stale_sessions();
+    Management management(options.nvml_ns);
     Launcher launcher;  // from here on signals are ours, and a full disk does not kill us
     RingHost::Created session = RingHost::create(options.session);
     if (session.host == nullptr) return refuse(kOwnTrouble, session.problem);
@@ -151,11 +175,12 @@ RecordOutcome record(const RecordOptions& options, const std::function<void(cons
     FileSink& sink = *opened.sink;
     const ClockPair start = read_clock_pair(session.host->clock());
     TraceWriter writer(sink);
-    if (!writer.begin(describe(options, start, session.host->clock()))) {
+    if (!writer.begin(describe(options, start, session.host->clock(), management.state()))) {
         sink.discard();
         return refuse(kOwnTrouble, sink.problem());
     }
     Drain drain(*session.host, writer, start);
+    management.start();
 
     if (const int error = launcher.go(); error != 0) {
         sink.discard();
@@ -171,6 +196,7 @@ RecordOutcome record(const RecordOptions& options, const std::function<void(cons
     std::uint64_t wait_ns = kMinWaitNs;
     std::uint64_t linger_until = 0;
     int signals_before_end = 0;
+    std::uint64_t refusals = 0;
     for (;;) {
         if (!outcome.program) {
             const pid_t pid = launcher.pid();
@@ -184,7 +210,11 @@ RecordOutcome record(const RecordOptions& options, const std::function<void(cons
             }
         }
         // Where the disk does not keep up, the rings fill up, and what then happens is what --on-full says.
+        std::vector<Management::Taken> told = management.take();
         const std::size_t taken = writer.backlogged() ? 0 : drain.poll();
+        write_readings(std::move(told), drain, writer);
+        // What the devices held is best known soon after a request was refused.
+        if (std::exchange(refusals, writer.out_of_memory_seen()) != writer.out_of_memory_seen()) management.ask();
         if (outcome.program && (drain.processes_attached() == 0 || monotonic_ns() >= linger_until ||
                                 launcher.last_signal() != 0))
             break;
@@ -193,6 +223,8 @@ RecordOutcome record(const RecordOptions& options, const std::function<void(cons
     }
     session.host->close();
     drain.finish();
+    management.finish(kManagementWaitNs);
+    write_readings(management.take(), drain, writer);
     writer.settle();
 
     outcome.still_running = drain.processes_attached();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "collector/launch.h"
+#include "collector/management.h"
 #include "collector/ring_host.h"
 #include "collector/sink.h"
 
@@ -22,6 +23,7 @@ struct RecordOptions {
     std::string shim;  // path of libfragscope.so
     bool nvtx = true;  // have the program's NVTX calls come to the shim
     SessionOptions session;
+    std::uint64_t nvml_ns = kDefaultNvmlNs;  // how often the management library is asked; 0: never
     std::uint64_t linger_ns = 1'000'000'000;  // how long to go on for processes that outlive the program
 };
 

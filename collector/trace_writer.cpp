@@ -20,6 +20,7 @@ constexpr std::size_t kMaxRowsGathered = 4 * trace::kMaxEventsPerBatch;
 // chunk.
 constexpr std::size_t kMaxNamesBytes = 256 * 1024;
 constexpr std::size_t kMaxSpareRows = 8;
+constexpr std::uint16_t kOutOfMemory = 2;  // CUDA_ERROR_OUT_OF_MEMORY
 
 // Only a damaged process says so much of itself that it does not fit; which process it is, and how it ended,
 // is kept.
@@ -137,6 +138,12 @@ void TraceWriter::loss(const trace::Loss& loss) {
     post(std::move(job));
 }
 
+void TraceWriter::readings(const trace::Readings& readings) {
+    Job job{Job::What::kMessage};
+    *job.chunk.mutable_readings() = readings;
+    post(std::move(job));
+}
+
 void TraceWriter::names(std::uint32_t process, const trace::Names& names) {
     if (stopped()) return;
     Batch& batch = batches_[process];
@@ -164,7 +171,10 @@ void TraceWriter::name_function(std::uint32_t process, std::uint16_t function, s
 }
 
 void TraceWriter::event(std::uint32_t process, const EventRow& row) {
-    if (is_program_failure(row.result, row.flags)) ++failures_;
+    if (is_program_failure(row.result, row.flags)) {
+        ++failures_;
+        if (row.result == kOutOfMemory) ++out_of_memory_;
+    }
     if (stopped()) {
         ++events_passed_over_;
         return;

@@ -39,6 +39,7 @@ class TraceWriter {
     bool begin(const trace::Session& session);
     void process(const trace::Process& process);
     void loss(const trace::Loss& loss);
+    void readings(const trace::Readings& readings);
     // Gathers as events do.
     void names(std::uint32_t process, const trace::Names& names);
     // A name holds for all events that are flushed after it is known.
@@ -66,6 +67,7 @@ class TraceWriter {
     std::uint64_t events_written() const { return chunks_.events_written(); }
     std::uint64_t events_not_written() const { return chunks_.events_lost() + events_passed_over_; }
     std::uint64_t failures_seen() const { return failures_; }
+    std::uint64_t out_of_memory_seen() const { return out_of_memory_; }  // of them, refused for want of memory
 
   private:
     struct Batch {
@@ -95,6 +97,7 @@ class TraceWriter {
     std::unordered_map<std::uint32_t, Batch> batches_;
     std::size_t rows_gathered_ = 0;
     std::uint64_t failures_ = 0;
+    std::uint64_t out_of_memory_ = 0;
     std::uint64_t events_passed_over_ = 0;  // after the sink had refused a chunk
 
     std::thread thread_;

@@ -187,6 +187,7 @@ int cmd_run(int argc, char** argv) {
     std::string sample = kDefaultSample;
     std::string probe;
     std::string cupti = "off";
+    std::string nvml;
     bool no_nvtx = false;
     bool no_touches = false;
     bool quiet = false;
@@ -220,6 +221,13 @@ int cmd_run(int argc, char** argv) {
                    "every:100ms,bytes:64MiB). It is asked inside calls of the\n"
                    "program, never while one of its streams is captured")
         ->type_name("WHEN");
+    app.add_option("--nvml", nvml,
+                   "ask the driver's management library too, how much each device\n"
+                   "and each process on it holds: at the start and the end, after\n"
+                   "a refused allocation, and at least every TIME; off (default\n"
+                   "1s). Fragscope asks, not the program; without the library it\n"
+                   "goes on without")
+        ->type_name("TIME");
     CLI::Option* probe_option =
         app.add_flag("--probe-on-oom", probe,
                      "--probe-on-oom[=TIME[,SIZE]]: when an allocation failed, try\n"
@@ -288,6 +296,16 @@ int cmd_run(int argc, char** argv) {
                         "between, such as {}",
                         sample, kDefaultSample));
         return kWrongUsage;
+    }
+    if (nvml == "off") {
+        options.nvml_ns = 0;
+    } else if (!nvml.empty()) {
+        const std::optional<std::uint64_t> period = parse_duration(nvml);
+        if (!period || *period < collector::kLeastNvmlNs) {
+            complain(fmt::format("--nvml {}: expected off or a time from 10ms to 10s, such as 1s", nvml));
+            return kWrongUsage;
+        }
+        options.nvml_ns = *period;
     }
     // CLI11 calls a flag without a value "true".
     if (probe_option->count() != 0 && !parse_probe(probe == "true" ? "" : probe, options.session)) {

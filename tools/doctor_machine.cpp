@@ -16,6 +16,8 @@
 #include <string_view>
 
 #include "collector/clock.h"
+#include "collector/nvml_library.h"
+#include "collector/nvml_pids.h"
 #include "collector/ring_host.h"
 #include "tools/doctor.h"
 #include "tools/elf_facts.h"
@@ -271,6 +273,43 @@ void examine_interposers(std::vector<Finding>& out) {
                        ""});
 }
 
+// Asks the management library once, as a recording does. A child asks: see load_elsewhere.
+Finding examine_management() {
+    const auto without = [](FindingState state, const std::string& why) {
+        return Finding{state, "NVML",
+                       fmt::format("{} A recording goes on without what NVML says that each device and process holds.", why),
+                       ""};
+    };
+    const std::string path = load_elsewhere({"libnvidia-ml.so.1"});
+    if (path.empty()) return without(FindingState::kOk, "NVML is not found.");
+    // The first line is what is there, the second what is not told.
+    const std::optional<ChildOutput> said = output_of_child([]() -> std::string {
+        collector::NvmlLibrary::Opened opened = collector::NvmlLibrary::open("libnvidia-ml.so.1");
+        if (opened.library == nullptr) return "\n" + upper_first(opened.problem) + ".";
+        if (const std::string problem = opened.library->start(); !problem.empty()) return "\n" + problem;
+        trace::Readings readings;
+        opened.library->read(readings, true);
+        std::vector<std::int64_t> pids;
+        for (const trace::DeviceReading& device : readings.devices()) {
+            for (const trace::ProcessReading& process : device.processes()) pids.push_back(process.pid());
+        }
+        const std::string unresolved = collector::NvmlPids().resolve(pids).problem;
+        return fmt::format("of driver {}, {} and {}\n{}{}{}",
+                           readings.driver_version().empty() ? "not known" : readings.driver_version(),
+                           counted(static_cast<std::uint64_t>(readings.devices_size()), "device"),
+                           counted(pids.size(), "process that computes", "processes that compute"), readings.problem(),
+                           readings.problem().empty() || unresolved.empty() ? "" : " ", unresolved);
+    });
+    if (!said) return without(FindingState::kNote, fmt::format("NVML is {}, and does not answer in time.", path));
+    const std::string there = first_line(said->text);
+    const std::string untold = said->text.substr(std::min(there.size() + 1, said->text.size()));
+    if (there.empty()) return without(FindingState::kNote, fmt::format("NVML is {}. {}", path, untold));
+    return {untold.empty() ? FindingState::kOk : FindingState::kNote, "NVML",
+            fmt::format("NVML is {}, {}; a recording asks it now and then how much each holds.{}{}", path, there,
+                        untold.empty() ? "" : " ", untold),
+            ""};
+}
+
 }  // namespace
 
 namespace {
@@ -302,11 +341,7 @@ std::vector<Finding> examine_machine(const std::string& shim) {
     examine_container(out);
     out.push_back(examine_clock());
     examine_interposers(out);
-    const std::string nvml = load_elsewhere({"libnvidia-ml.so.1"});
-    out.push_back({FindingState::kOk, "NVML",
-                   nvml.empty() ? "NVML is not found; recording does not use it."
-                                : fmt::format("NVML is {}; recording does not use it.", nvml),
-                   ""});
+    out.push_back(examine_management());
     out.push_back(examine_cupti());
     return out;
 }

@@ -9,6 +9,7 @@
 
 #include "tools/words_balance.h"
 #include "tools/words_bounds.h"
+#include "tools/words_management.h"
 #include "tools/words_report.h"
 #include "tools/words_stack.h"
 #include "tools/words_terms.h"
@@ -418,6 +419,7 @@ std::string render_explanation(const Explanation& explanation, const Style& styl
         std::set<std::string> explained;
         put_balance(page, explanation.balance(), explained);
     }
+    put_management(page, explanation);
     put_audit(page, explanation);
     put_domains(page, explanation);
     put_bounds(page, explanation);

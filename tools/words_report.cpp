@@ -8,6 +8,7 @@
 #include "tools/words_activity.h"
 #include "tools/words_balance.h"
 #include "tools/words_chart.h"
+#include "tools/words_management.h"
 #include "tools/words_stack.h"
 #include "tools/words_terms.h"
 
@@ -307,6 +308,7 @@ std::string render_report(const Report& report, const Style& style) {
     put_timelines(page, report);
     put_balances(page, report);
     put_activities(page, report);
+    put_management(page, report);
     put_peaks(page, report);
     put_live_at_peaks(page, report);
     put_left_at_end(page, report);

@@ -71,6 +71,16 @@ Term definition_term(Quantity::Definition definition) {
             return {"taken", "held by anybody on the device: its capacity less device-free memory"};
         case Quantity::external_span:
             return {"address span", "from the lowest to the highest address seen"};
+        case Quantity::nvml_total:
+            return {"NVML total", "all memory of the device, as the management library counts it"};
+        case Quantity::nvml_used:
+            return {"NVML used", "held by anybody on the device, as the management library counts it"};
+        case Quantity::nvml_free:
+            return {"NVML device-free", "held by nobody, as the management library counts it"};
+        case Quantity::nvml_reserved:
+            return {"NVML reserved", "kept by the driver for itself, as the management library counts it"};
+        case Quantity::nvml_process:
+            return {"NVML process", "held by one process, its contexts and code among it, as the management library counts it"};
         default:
             return {"unnamed quantity", "of a kind that this version of fragscope does not know"};
     }

@@ -2,6 +2,7 @@
 
 alloc:N     cuMemAlloc of 64 KiB, N times; they are kept
 refused     cuMemAlloc without cuInit before it, which the driver refuses
+toomuch     cuMemAlloc of 1 TiB, which the driver has not
 churn:N     cuMemAlloc and cuMemFree, N times
 say:TEXT    TEXT and a line break to stdout
 copy        stdin to stdout, all of it
@@ -76,6 +77,9 @@ def run(words):
             pointer = ctypes.c_uint64()
             result = ctypes.CDLL("libcuda.so.1").cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(65536))
             assert result == 3, result
+        elif name == "toomuch":
+            pointer = ctypes.c_uint64()
+            assert driver().cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(1 << 40)) == 2
         elif name == "churn":
             for _ in range(int(rest)):
                 assert driver().cuMemFree_v2(allocate()) == 0

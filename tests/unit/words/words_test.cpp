@@ -366,3 +366,48 @@ TEST_CASE("the chart draws what no record explains, and phases where they were")
     CHECK(row.find("====") != std::string::npos);
     CHECK(row.find('=') > row.size() / 3);  // it began half-way
 }
+
+TEST_CASE("NVML's numbers stand beside the driver's, each with its moment, and unknown ones say so") {
+    report::Report report;
+    report::Management& management = *report.mutable_management();
+    management.set_state("on");
+    management.set_readings(3);
+    management.set_driver_version("580.95.05");
+    report::ManagedDevice& device = *management.add_devices();
+    device.set_uuid("GPU-1");
+    device.set_mig(true);
+    report::ManagedMoment& moment = *device.add_moments();
+    moment.add_moments("fullest reading");
+    *moment.mutable_total() = between(std::uint64_t{8} << 30, std::uint64_t{8} << 30);
+    moment.set_processes_known(true);
+    report::ManagedProcess& own = *moment.add_processes();
+    own.set_pid(5077);
+    own.set_pid_here(77);
+    own.set_process(0);
+    own.set_name("train");
+    *own.mutable_used() = between(300 << 20, 300 << 20);
+    *own.mutable_attributed() = between(40 << 20, 44 << 20);
+    own.mutable_attributed()->set_evidence(Quantity::bounded);
+    own.set_more_low_bytes(256 << 20);
+    own.set_more_high_bytes(260 << 20);
+    moment.add_processes()->set_pid(9000);
+    report::DriverWord& driver = *moment.mutable_driver();
+    driver.set_after_ns(-3'000'000);
+    *driver.mutable_free() = between(6 << 20, 6 << 20);
+    *driver.mutable_total() = between(7 << 20, 7 << 20);
+    driver.set_free_less_bytes(-(1 << 20));
+    driver.set_total_less_bytes(0);
+    const std::string text = render_report(report, Style{200, false, false});
+    for (const char* part :
+         {"Asked 3 times; driver 580.95.05", "cut up into instances (MIG)", "NVML total", "not known",
+          "process 0 (pid 5077 there, 77 here), train", "between 256 MiB more and 260 MiB more",
+          "pid 9000 as the library numbers them", "Whether it was recorded here is not known",
+          "cuMemGetInfo, 3.00 ms earlier in process 0", "1 MiB less device-free and the same in all"}) {
+        CHECK_MESSAGE(text.find(part) != std::string::npos, part, "\n", text);
+    }
+    management.clear_devices();
+    management.set_readings(0);
+    management.set_state("the management library cannot be loaded: no such file");
+    CHECK(render_report(report, Style{200, false, false})
+              .find("It was not asked: the management library cannot be loaded: no such file.") != std::string::npos);
+}
