@@ -41,7 +41,7 @@ bool in_library(std::uintptr_t address) {
     const auto function = reinterpret_cast<StreamFunction>(found);
     const std::uint32_t number = found != nullptr ? module_at(reinterpret_cast<std::uintptr_t>(found)) : 0;
     // Otherwise it is looked for each time, and no streams are told.
-    if (number != 0 && is_pinned(found)) {
+    if (number != 0 && module(number).permanent) {
         library_begin.store(module(number).begin, std::memory_order_relaxed);
         library_bytes.store(module(number).end - module(number).begin, std::memory_order_relaxed);
         stream_function.store(function, std::memory_order_release);

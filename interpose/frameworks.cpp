@@ -99,31 +99,54 @@ int look_beside(dl_phdr_info* info, std::size_t, void* data) {
     return 1;
 }
 
-// What a call from `caller` would reach if we were not there: a function that was there from the start; else
-// the caller's own or one of what it needs, as a library that is opened with RTLD_LOCAL sees it; else the
-// first.
-void* find_real(std::uint32_t row, std::uintptr_t caller, std::uint32_t* how_many = nullptr) {
+// What a call would reach if we were not there, and how it is known.
+struct Reached {
+    void* function = nullptr;
+    bool only_one = false;  // nobody else has such a function
+    bool beside = false;    // it is loaded as long as the caller's file is
+};
+
+// A function that was there from the start; else the caller's own or one of what it needs, as a library that
+// is opened with RTLD_LOCAL sees it; else the first.
+Reached find_real(std::uint32_t row, std::uintptr_t caller) {
     Candidates all;
     all.symbol = kSymbols[row];
     all.caller = caller;
     dl_iterate_phdr(look_for_candidates, &all);
-    if (how_many != nullptr) *how_many = all.count;
-    if (all.count == 0) return nullptr;
-    if (all.count == 1 || all.from_the_start[0]) return all.function[0];
+    if (all.count == 0) return {};
     dl_iterate_phdr(look_beside, &all);
-    for (std::uint32_t i = 0; i < all.count; ++i)
-        if (all.beside[i]) return all.function[i];
-    return all.function[0];
+    std::uint32_t best = 0;
+    if (!all.from_the_start[0])
+        while (best + 1 < all.count && !all.beside[best]) ++best;
+    if (!all.beside[best] && !all.from_the_start[best]) best = 0;
+    return {all.function[best], all.count == 1, all.beside[best] || all.from_the_start[best]};
 }
 
-// What was found for a caller: the function (48 bits) and its module, so that it can be told whether it is
-// still there. Both words are written without order; a pair that does not belong together fits no caller.
+// What was found for a caller: the function (48 bits), its module (15), and whether it stays loaded; else it
+// is looked each time whether it is still there. Both words are written without order; a pair that does not
+// belong together fits no caller.
 struct KeptReal {
     std::atomic<std::uint64_t> key;  // caller ^ value
     std::atomic<std::uint64_t> value;
 };
 constexpr std::uint32_t kKeptReals = 16;
 constinit KeptReal kept_reals[kFrameworkRows][kKeptReals];
+constexpr std::uint64_t kStays = std::uint64_t{1} << 63;
+static_assert(kMaxModules < 1u << 15);
+
+[[gnu::noinline, gnu::cold]] void* find_and_keep(std::uint32_t row, std::uint64_t caller, KeptReal& kept) {
+    const Reached found = find_real(row, caller);
+    const auto address = reinterpret_cast<std::uint64_t>(found.function);
+    const std::uint64_t number = found.function != nullptr ? module_at(address) : 0;
+    if (number == 0 || address >> 48 != 0) return found.function;
+    const std::uint32_t callers = module_at(caller);
+    const bool stays = module(static_cast<std::uint32_t>(number)).permanent ||
+                       (found.beside && callers != 0 && module(callers).permanent);
+    const std::uint64_t fresh = (stays ? kStays : 0) | (number << 48) | address;
+    kept.value.store(fresh, std::memory_order_relaxed);
+    kept.key.store(caller ^ fresh, std::memory_order_relaxed);
+    return found.function;
+}
 
 }  // namespace
 
@@ -133,36 +156,11 @@ void* real_of(FrameworkRow row, const void* caller) {
     const std::uint64_t value = kept.value.load(std::memory_order_relaxed);
     if ((kept.key.load(std::memory_order_relaxed) ^ value) == from && value != 0) {
         const std::uintptr_t function = value & ((std::uint64_t{1} << 48) - 1);
-        if (LoaderState().unchanged(static_cast<std::uint32_t>(value >> 48), function))
+        if ((value & kStays) != 0 ||
+            LoaderState().unchanged(static_cast<std::uint32_t>((value & ~kStays) >> 48), function))
             return reinterpret_cast<void*>(function);
     }
-    void* found = find_real(row, from);
-    const auto address = reinterpret_cast<std::uint64_t>(found);
-    const std::uint64_t number = found != nullptr ? module_at(address) : 0;
-    if (number != 0 && address >> 48 == 0) {
-        const std::uint64_t fresh = (number << 48) | address;
-        kept.value.store(fresh, std::memory_order_relaxed);
-        kept.key.store(from ^ fresh, std::memory_order_relaxed);
-    }
-    return found;
-}
-
-bool is_pinned(const void* function) {
-    struct Search {
-        std::uintptr_t address;
-        bool pinned;
-    } search{reinterpret_cast<std::uintptr_t>(function), false};
-    dl_iterate_phdr(
-        [](dl_phdr_info* info, std::size_t, void* data) {
-            auto& wanted = *static_cast<Search*>(data);
-            Object object;
-            if (!describe(*info, object) || wanted.address < object.begin || wanted.address >= object.end)
-                return 0;
-            wanted.pinned = (object.flags_1 & DF_1_NODELETE) != 0 || has_unique_symbol(object, "3c10");
-            return 1;
-        },
-        &search);
-    return search.pinned;
+    return find_and_keep(row, from, kept);
 }
 
 namespace {
@@ -311,9 +309,8 @@ bool is_framework_wrapper(const void* address) {
 void* substitute_framework(const char* name, void* found) {
     const std::uint32_t row = row_of(name);
     if (row == kFrameworkRows || found == nullptr) return found;
-    std::uint32_t how_many = 0;
-    const void* real = find_real(row, 0, &how_many);
-    return how_many == 1 && real == found ? const_cast<void*>(wrapper_of(row)) : found;
+    const Reached reached = find_real(row, 0);
+    return reached.only_one && reached.function == found ? const_cast<void*>(wrapper_of(row)) : found;
 }
 
 }  // namespace fragscope::interpose

@@ -21,9 +21,6 @@ inline constexpr FrameworkRow kStreamRow = kRow_stream;  // the last one
 
 // The function that a call from `caller` would reach without the shim; nullptr: there is none.
 void* real_of(FrameworkRow row, const void* caller);
-// Whether the file that the function lies in is never unloaded: it says so, or it defines a unique symbol of
-// the framework's, by which the loader keeps it.
-bool is_pinned(const void* function);
 
 // `name` is a row of frameworks.def.
 bool is_framework_row(const char* name);

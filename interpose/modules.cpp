@@ -262,10 +262,12 @@ void look_at(const Loaded& loaded, Module& out) {
     survey(loaded, out);
     Object object;
     const bool has_symbols = describe(loaded.info, object);
-    // What the program was started with is kept; of that, what tells without the loader's own records.
+    // What the program was started with is kept; of that, what tells without the loader's own records. So are the files of
+    // a framework that define unique symbols of its own, of whom blocks make us ask often.
     out.permanent =
         loaded.first ||
-        (has_symbols && (is_loader_or_libc(object.soname) || (object.flags_1 & DF_1_NODELETE) != 0));
+        (has_symbols && (is_loader_or_libc(object.soname) || (object.flags_1 & DF_1_NODELETE) != 0 ||
+                         (std::strncmp(object.soname, "libc10", 6) == 0 && has_unique_symbol(object, "3c10"))));
     if (!has_symbols) return;
     out.runtime = named(object.soname, "libcudart.so");
     out.go_between = is_loader_or_libc(object.soname) || named(object.soname, "libstdc++.so") ||
