@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 namespace fragscope::soak {
 
@@ -252,8 +253,13 @@ struct Matcher {
         const auto known = handles.find(number);
         if (known != handles.end()) numbers.erase(known->second);
     }
-    // References to primary contexts by device, likewise: the first makes the context and the last ends it.
-    std::map<std::int16_t, int> references;
+    // Primary contexts by device, likewise: the first reference makes one, the last release or a reset ends it. A reset
+    // takes no reference back, and the next one makes the context again.
+    struct Primary {
+        int references = 0;
+        bool alive = false;
+    };
+    std::map<std::int16_t, Primary> primaries;
 
     bool same_object(const Event& event, const Meaning& meaning, const Line& line) {
         switch (meaning.named) {
@@ -293,12 +299,20 @@ struct Matcher {
 
     // Both primary contexts were given back, as the program does when its threads have come to their ends.
     bool ended() const {
-        return std::all_of(references.begin(), references.end(),
-                           [](const auto& each) { return each.second == 0; });
+        return std::all_of(primaries.begin(), primaries.end(),
+                           [](const auto& each) { return each.second.references == 0; });
     }
     bool changes_nothing(const Event& event) {
-        if (event.kind == Kind::kPrimaryRetained) return references[event.device]++ > 0;
-        return event.kind == Kind::kPrimaryReleased && --references[event.device] > 0;
+        if (event.kind == Kind::kPrimaryRetained) {
+            Primary& primary = primaries[event.device];
+            ++primary.references;
+            return std::exchange(primary.alive, true);
+        }
+        if (event.kind == Kind::kPrimaryReleased) {
+            Primary& primary = primaries[event.device];
+            return --primary.references > 0 || !std::exchange(primary.alive, false);
+        }
+        return event.kind == Kind::kPrimaryReset && !std::exchange(primaries[event.device].alive, false);
     }
 
     void match_event(const Event& event, const Meaning& meaning, Side& side, std::uint32_t image) {
@@ -385,7 +399,7 @@ struct Matcher {
         for (std::uint32_t image = 0; image < images.size(); ++image) {
             numbers.clear();
             handles.clear();
-            references.clear();
+            primaries.clear();
             const std::vector<Event>& events = trace.events[images[image]];
             bool any = false, whole = false;
             std::set<std::int32_t> threads;

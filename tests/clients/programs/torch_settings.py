@@ -4,8 +4,13 @@ import torch
 from accounts import mebibytes, moment, refused
 
 
+# The second until PyTorch 2.9.
+set_settings = (getattr(torch._C, "_accelerator_setAllocatorSettings", None)
+                or torch._C._cuda_cudaCachingAllocator_set_allocator_settings)
+
+
 def setting(text):
-    torch._C._accelerator_setAllocatorSettings(text)
+    set_settings(text)
 
 
 def rounding():
