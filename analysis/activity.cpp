@@ -458,7 +458,7 @@ std::string activity_in_words(const Activity& activity) {
                                           first.text.empty() ? "" : ", " + first.text);
             if (last.state == wire::CuptiState::kEnded)
                 return out + fmt::format(" until another client of it came: {}.", last.text);
-            if (last.state == wire::CuptiState::kFinished) return out + " to the end.";
+            if (last.state == wire::CuptiState::kFinished) return out + " until the end.";
             return out + "; the process ended before it could be asked for its last records.";
         }
         case wire::CuptiState::kNoLibrary:

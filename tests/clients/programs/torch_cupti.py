@@ -1,8 +1,20 @@
-"""torch.profiler over a few allocations, as a JSON line: what it counted, by operator."""
+"""torch.profiler over a few allocations, as a JSON line: what it counted, by operator.
+
+PyTorch opens its wheel's own libcupti by path, which would be a second one beside the stand-in: here it gets that by its name.
+"""
+import ctypes
 import json
 
-import torch
-from torch.profiler import ProfilerActivity, profile
+
+class Library(ctypes.CDLL):
+    def __init__(self, name, *arguments, **more):
+        super().__init__("libcupti.so.13" if name and "libcupti" in name else name, *arguments, **more)
+
+
+ctypes.CDLL = Library
+
+import torch  # noqa: E402
+from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
 
 def main():
