@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "analysis/advice_framework.h"
 
 namespace fragscope::analysis {
 namespace {
@@ -129,7 +132,7 @@ void for_addresses(const Situation& s, const Verdict& verdict, std::vector<std::
 
 std::vector<std::string> actions_for(const Situation& s, const std::vector<Counterfactual>& rows,
                                      const Verdict& verdict) {
-    std::vector<std::string> out;
+    std::vector<std::string> out = framework_actions(s, verdict);
     switch (verdict.cause()) {
         case Verdict::other_constraint:
             if (verdict.constraint() == "cached_by_pool") for_cached(s, out);
@@ -140,7 +143,7 @@ std::vector<std::string> actions_for(const Situation& s, const std::vector<Count
                     "every "
                     "process of the device in one session, so that what was given back then is seen.");
             }
-            if (verdict.constraint() == "pending_frees") {
+            if (verdict.constraint() == "pending_frees" && out.empty()) {
                 out.push_back(
                     "Synchronise the streams that freed memory (cudaStreamSynchronize), then trim their pool "
                     "(cuMemPoolTrimTo, cudaMemPoolTrimTo with 0 bytes to keep) before this allocation; or "
@@ -174,6 +177,7 @@ std::vector<std::string> actions_for(const Situation& s, const std::vector<Count
                 "addresses are then in one piece.");
             break;
         case Verdict::allocator_external_fragmentation:
+            if (!out.empty()) break;
             for (const Counterfactual& row : rows) {
                 if (row.id == "with_limit_lifted" && row.applicable && row.fit == Fit::kFits) {
                     out.push_back(
@@ -198,7 +202,7 @@ std::vector<std::string> actions_for(const Situation& s, const std::vector<Count
 
 std::vector<std::string> not_known_in(const Situation& s) {
     std::vector<std::string> out;
-    if (!s.snapshot.complete) {
+    if (!s.snapshot.complete && !s.snapshot.by_program) {
         out.push_back(
             "What the driver said right after this failure: the recording has no complete snapshot of it. "
             "The driver "
@@ -262,6 +266,7 @@ std::vector<std::string> not_known_in(const Situation& s) {
             "unknown before attach. Starting the program under `fragscope run` tells.",
             s.contradictions.unknown_releases));
     }
+    for (std::string& what : framework_not_known(s)) out.push_back(std::move(what));
     return out;
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace fragscope::analysis {
 namespace {
 
@@ -155,6 +157,42 @@ report::Domain pool_domain(const Situation& s, const PoolAtFailure& pool) {
     return out;
 }
 
+std::string name_of(const FrameworkDomain& domain) {
+    return fmt::format("framework's allocator: {} segments, {}", domain.large ? "large" : "small",
+                       !domain.stream              ? std::string("of a stream that is not known")
+                       : domain.stream->value == 0 ? std::string("default stream")
+                                                   : fmt::format("stream {:#x}", domain.stream->value));
+}
+
+// Gaps of one class and stream: what a request of that class and stream may use.
+report::Domain framework_domain(const FrameworkAtFailure& own, const FrameworkDomain& domain) {
+    report::Domain out;
+    out.set_name(name_of(domain));
+    const std::string why = "gaps between blocks, as the framework's allocator tells of them";
+    const auto derived = [&](Definition definition, std::uint64_t bytes, const std::string& reason) {
+        return own.cached.exact() ? Quantity::derived(definition, bytes, own.scope, reason)
+                                  : Quantity::bounded(definition, {0, std::nullopt}, own.scope,
+                                                      reason + "; records are missing");
+    };
+    *out.mutable_free_sum() = derived(report::Quantity::eligible_free, domain.gap_sum, why).message();
+    *out.mutable_free_largest() =
+        derived(report::Quantity::largest_allocatable, domain.gap_largest, why).message();
+    if (own.cached.exact()) {
+        out.set_free_extents(domain.gaps);
+        measure_ratio(out, domain.gap_sum, domain.gap_largest);
+    }
+    *out.mutable_charged() =
+        derived(report::Quantity::charged, domain.reserved, "segments taken from the driver").message();
+    const std::string rounded = "the allocator tells of blocks, which are rounded up";
+    *out.mutable_requested() = Quantity::unknown(report::Quantity::requested, own.scope, rounded).message();
+    *out.mutable_internal_waste() =
+        Quantity::unknown(report::Quantity::internal_waste, own.scope, rounded).message();
+    out.set_note(
+        "Small and large by PyTorch's rule (blocks up to 1 MiB, and above). Gaps of private pools are among "
+        "them, and serve no other pool's requests.");
+    return out;
+}
+
 }  // namespace
 
 std::vector<report::Quantity> audit_of(const Situation& s) {
@@ -200,6 +238,11 @@ std::vector<report::Quantity> audit_of(const Situation& s) {
         add(s.reclaimable);
     }
     add(s.pending);
+    if (s.framework) {
+        for (const Quantity* quantity : {&s.framework->reserved, &s.framework->live, &s.framework->waiting,
+                                         &s.framework->cached, &s.framework->reclaimable})
+            add(*quantity);
+    }
     add(handles_written(s));
     add(s.handle_waste.as(report::Quantity::internal_waste, "VMM: " + s.handle_waste.reason()));
     add(s.linear_waste.as(report::Quantity::internal_waste, "linear: " + s.linear_waste.reason()));
@@ -224,6 +267,11 @@ std::vector<report::Domain> domains_of(const Situation& s) {
     if (s.request.device != kNoDevice) out.push_back(physical_domain(s));
     out.push_back(virtual_domain(s));
     for (const PoolAtFailure& pool : s.pools) out.push_back(pool_domain(s, pool));
+    if (s.framework) {
+        constexpr std::size_t kShown = 8;
+        for (std::size_t i = 0; i < std::min(s.framework->domains.size(), kShown); ++i)
+            out.push_back(framework_domain(*s.framework, s.framework->domains[i]));
+    }
     return out;
 }
 

@@ -131,6 +131,33 @@ std::string pool_names(const Situation& s, const PoolAtFailure* own) {
     return out;
 }
 
+// What the framework's own allocator took from the device and has in no live block.
+void framework_rows(Table& table, const Situation& s) {
+    if (!s.framework) return;
+    const FrameworkAtFailure& own = *s.framework;
+    const auto here = [&](const Quantity& quantity, const Interval& interval, const std::string& why) {
+        return Quantity::assumed(quantity.definition(), interval, s.physical, quantity.reason() + why);
+    };
+    table.add("with_framework_segments_returned", "segments of the framework's allocator that hold no block",
+              Blame::kFrameworkCached, here(own.reclaimable, own.reclaimable.interval(), ""),
+              own.gave_up ? "torch.cuda.empty_cache() returns those that are in no private pool"
+                          : "torch.cuda.empty_cache()");
+    if (own.waiting.high() != std::optional<std::uint64_t>(0)) {
+        table.add("with_framework_waits_over",
+                  "blocks of the framework's allocator that wait for other streams", Blame::kFrameworkWaiting,
+                  here(own.waiting, {own.waiting_alone, own.waiting.high()},
+                       "; those that share a segment with a live block stay in the allocator"),
+                  "torch.cuda.synchronize(), then torch.cuda.empty_cache()");
+    }
+    Interval merged = own.in_gaps.interval();
+    const std::uint64_t left = s.page * own.domains.size();
+    if (merged.low) *merged.low -= std::min(*merged.low, left);
+    table.add("with_framework_gaps_merged", "gaps between blocks of the framework's allocator",
+              Blame::kFrameworkGaps,
+              here(own.in_gaps, merged, "; moved together they leave a page of each kind of segment at most"),
+              "PYTORCH_ALLOC_CONF=expandable_segments:True, or max_split_size_mb");
+}
+
 // Rows that give device memory back, for a request that takes some. `own`: the pool that the request is to
 // come from; what it keeps is in the base already.
 void memory_rows(Table& table, const Situation& s, const PoolAtFailure* own = nullptr) {
@@ -155,6 +182,7 @@ void memory_rows(Table& table, const Situation& s, const PoolAtFailure* own = nu
         table.add("with_graph_memory_trimmed", "memory that graphs keep unused", Blame::kGraphs,
                   s.graphs_unused, "cuDeviceGraphMemTrim / cudaDeviceGraphMemTrim");
     }
+    framework_rows(table, s);
     const auto waste =
         plus(s.partly_waste.known() ? s.partly_waste
                                     : Quantity::derived(report::Quantity::internal_waste, 0, s.physical, ""),
@@ -202,8 +230,21 @@ void whole_device(Table& table, const Situation& s) {
                      "what nobody holds, cached, pending, wasted, other processes and unexplained together"));
 }
 
+// The allocator refused by itself: what the device has did not count.
+bool refused_by_itself(const Situation& s) {
+    return s.framework && s.framework->gave_up && !s.framework->driver_asked;
+}
+
+Quantity within_its_limit(const Situation& s) {
+    const std::uint64_t needed = s.request.needed.high.value_or(0);
+    return Quantity::bounded(report::Quantity::eligible_free, {0, needed == 0 ? 0 : needed - 1}, s.physical,
+                             "less than the request: the framework's allocator refused it without asking the "
+                             "driver");
+}
+
 std::vector<Counterfactual> physical_rows(const Situation& s) {
-    Table table(s.free_then, needed_of(s, s.physical), s.capacity.high());
+    Table table(refused_by_itself(s) ? within_its_limit(s) : s.free_then, needed_of(s, s.physical),
+                s.capacity.high());
     memory_rows(table, s);
     table.not_applicable("with_virtual_gaps_merged", "gaps in the address space", Blame::kGaps,
                          "the driver picks the addresses of this request; its address space is not visible");
@@ -228,8 +269,15 @@ std::vector<Counterfactual> physical_rows(const Situation& s) {
     }
     table.not_applicable("with_pool_gaps_merged", "gaps inside pools", Blame::kGaps,
                          "the request does not come out of a pool");
-    table.not_applicable("with_limit_lifted", "a limit", Blame::kLimit,
-                         "no limit on this request is recorded");
+    if (refused_by_itself(s)) {
+        table.instead("with_limit_lifted", "a limit of the framework's allocator", Blame::kLimit,
+                      s.free_then.as(report::Quantity::eligible_free,
+                                     "what nobody on the device holds, for a new segment"),
+                      "torch.cuda.set_per_process_memory_fraction");
+    } else {
+        table.not_applicable("with_limit_lifted", "a limit", Blame::kLimit,
+                             "no limit on this request is recorded");
+    }
     whole_device(table, s);
     return table.take();
 }

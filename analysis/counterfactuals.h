@@ -15,18 +15,21 @@ namespace fragscope::analysis {
 
 // Who or what a removal speaks of. It decides which cause a removal stands for.
 enum class Blame {
-    kCached,       // freed by the program, kept by its pool
-    kPending,      // freed by the program, waiting for a stream
-    kGraphs,       // kept for graphs' allocations, and in none of them
-    kWaste,        // charged and holding no payload
-    kHeld,         // charged and in use by the program's own account, but never written
-    kGaps,         // free, but in pieces
-    kLimit,        // held back by a limit
-    kUnbacked,     // reserved address space with nothing behind it
-    kOthers,       // another process of the trace
-    kUnexplained,  // no record of this trace explains it
-    kWhole,        // everything: the request against the whole domain
-    kNone,         // nothing is removed
+    kCached,            // freed by the program, kept by its pool
+    kPending,           // freed by the program, waiting for a stream
+    kFrameworkCached,   // in segments of the framework's allocator that no block lies in
+    kFrameworkWaiting,  // in its blocks that the program freed and that wait for events
+    kFrameworkGaps,     // between its blocks
+    kGraphs,            // kept for graphs' allocations, and in none of them
+    kWaste,             // charged and holding no payload
+    kHeld,              // charged and in use by the program's own account, but never written
+    kGaps,              // free, but in pieces
+    kLimit,             // held back by a limit
+    kUnbacked,          // reserved address space with nothing behind it
+    kOthers,            // another process of the trace
+    kUnexplained,       // no record of this trace explains it
+    kWhole,             // everything: the request against the whole domain
+    kNone,              // nothing is removed
 };
 
 struct Counterfactual {

@@ -53,6 +53,11 @@ bool takes_memory(Kind kind) {
 
 }  // namespace
 
+bool is_failure(const Event& event) {
+    if (event.has(wire::kByShim) || event.has(wire::kContinued)) return false;
+    return event.failed() || event.kind == Kind::kBlockRefused;
+}
+
 std::vector<Failure> list_failures(const Trace& trace) {
     struct Dated {
         Failure failure;
@@ -63,13 +68,14 @@ std::vector<Failure> list_failures(const Trace& trace) {
         std::uint64_t latest = 0;
         for (std::size_t i = 0; i < trace.events[process].size(); ++i) {
             const Event& event = trace.events[process][i];
-            if (!event.failed() || event.has(wire::kByShim) || event.has(wire::kContinued)) continue;
+            if (!is_failure(event)) continue;
             // Inside a process the sequence decides, so that the order never runs against it.
             latest = std::max(latest, event.start.value + event.duration_ns);
             Failure failure;
             failure.process = {process};
             failure.index = i;
-            failure.allocation = event.result == kOutOfMemory && takes_memory(event.kind);
+            failure.allocation = (event.result == kOutOfMemory || event.kind == Kind::kBlockRefused) &&
+                                 takes_memory(event.kind);
             found.push_back({failure, latest});
         }
     }

@@ -22,8 +22,11 @@ struct Failure {
         false;  // out of memory, in a call that takes memory or address space; otherwise another error
 };
 
-// Every failed call of the program itself, in order of time. The shim's own questions are not the program's
-// failures.
+// A failed call of the program itself, or a request that its framework's allocator gave up. The shim's own
+// questions are not the program's failures.
+bool is_failure(const Event& event);
+
+// All of them, in order of time.
 std::vector<Failure> list_failures(const Trace& trace);
 
 // The failure that `explain` speaks of when none is named: the last failed allocation, or nothing.
@@ -55,10 +58,13 @@ struct GraphWord {
 // Numbers asked for by the shim between the failed call and kFailureSnapshotEnd, on the failed call's thread.
 // Numbers of other moments never enter it.
 struct FailureSnapshot {
-    bool complete = false;    // its end was recorded
-    std::size_t moment = 0;   // index of the event up to which (excluded) the books are to be read
-    bool captured = false;    // a stream capture was running somewhere in the process: nothing was asked
-    bool no_context = false;  // none was current on the thread: no device was asked
+    bool complete = false;   // its end was recorded
+    std::size_t moment = 0;  // index of the event up to which (excluded) the books are to be read
+    bool captured = false;   // a stream capture was running somewhere in the process: nothing was asked
+    // The shim was not answered, and these are the numbers that the framework's allocator itself asked for
+    // before it gave up.
+    bool by_program = false;
+    bool no_context = false;            // none was current on the thread: no device was asked
     std::uint64_t pools_not_asked = 0;  // more than the shim keeps
     std::map<int, DeviceWord> devices;  // by ordinal
     std::map<ObjectId, PoolWord> pools;

@@ -79,6 +79,13 @@ const FrameworkDevice& FrameworkState::device(int ordinal) const {
     return found == devices_.end() ? kNothing : found->second;
 }
 
+std::optional<ObjectId> FrameworkState::stream_of(std::int32_t thread, int device) const {
+    const auto found = threads_.find(thread);
+    if (found == threads_.end()) return std::nullopt;
+    const auto stream = found->second.streams.find(device);
+    return stream == found->second.streams.end() ? std::nullopt : std::optional(stream->second);
+}
+
 void FrameworkState::acquired(const Event& event, const ProcessState& state) {
     Thread& thread = threads_[event.thread];
     // Events that no release followed are of blocks that were freed earlier, during a capture.
@@ -88,8 +95,7 @@ void FrameworkState::acquired(const Event& event, const ProcessState& state) {
     block.device = event.device;
     block.acquired = event.sequence;
     block.stack = event.stack;
-    const auto stream = thread.streams.find(event.device);
-    if (stream != thread.streams.end()) block.stream = stream->second;
+    block.stream = stream_of(event.thread, event.device);
     const Range range = range_of(event.address.value, block.bytes);
     if (range.size() == 0 || range.size() != block.bytes) {
         ++contradictions_.unknown_handles;

@@ -120,6 +120,8 @@ class FrameworkState {
     // Live and waiting ones by address, of all devices.
     const std::map<std::uint64_t, FrameworkBlock>& blocks() const { return blocks_; }
     const Contradictions& contradictions() const { return contradictions_; }
+    // That the thread's next blocks on the device are for; nothing: the framework did not say.
+    std::optional<ObjectId> stream_of(std::int32_t thread, int device) const;
 
     // In address order: `visit(range, facts)` of every segment.
     template <typename Visit>

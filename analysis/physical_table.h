@@ -48,6 +48,13 @@ class Slots {
             if (slot.id != 0) visit(slot.thing);
         }
     }
+    // The same with the id that each was given: `visit(id, thing)`.
+    template <typename Visit>
+    void for_each_numbered(Visit&& visit) const {
+        for (const Slot& slot : slots_) {
+            if (slot.id != 0) visit(slot.id, slot.thing);
+        }
+    }
     std::size_t size() const { return slots_.size() - unused_.size(); }
     bool empty() const { return size() == 0; }
 

@@ -28,6 +28,13 @@
 namespace fragscope::analysis {
 namespace {
 
+// What came of the call, by the driver's word; an allocator that gives up has none.
+std::string result_of(const Event& event) {
+    return event.kind == wire::Kind::kBlockRefused && !event.failed()
+               ? "given up by the framework's allocator"
+               : result_name(event.result);
+}
+
 std::string function_name(const Trace& trace, const Event& event) {
     return event.function.value < trace.functions.size() ? trace.functions[event.function.value] : "";
 }
@@ -141,7 +148,7 @@ std::string span_in_words(std::uint64_t ns) {
 report::Request request_message(const Situation& s, const StackWords& words) {
     const RequestFacts& facts = s.request;
     report::Request out;
-    out.set_function(function_name(*s.trace, *s.event));
+    out.set_function(function_name(*s.trace, *s.named));
     out.set_in_words(facts.in_words);
     if (facts.requested != 0) {
         *out.mutable_requested() =
@@ -163,12 +170,14 @@ report::Request request_message(const Situation& s, const StackWords& words) {
     out.set_contiguity_reason(facts.contiguity_reason);
     out.set_process(s.failure.process.value);
     out.set_device(s.device);
-    out.set_thread(s.event->thread);
-    out.set_sequence(s.event->sequence.value);
-    out.set_time_ns(since_start(*s.trace, s.event->start));
-    out.set_result(s.event->result);
-    out.set_result_name(result_name(s.event->result));
-    if (auto stack = call_stack_of(*s.trace, s.failure.process, s.event->stack, words))
+    out.set_thread(s.named->thread);
+    out.set_sequence(s.named->sequence.value);
+    out.set_time_ns(since_start(*s.trace, s.named->start));
+    out.set_result(s.named->result);
+    out.set_result_name(s.named == s.event ? result_of(*s.event)
+                                           : fmt::format("{}, after the driver answered {}",
+                                                         result_of(*s.named), result_name(s.event->result)));
+    if (auto stack = call_stack_of(*s.trace, s.failure.process, s.named->stack, words))
         *out.mutable_stack() = std::move(*stack);
     const WhereInProgram where = where_in_program(*s.trace, s.failure.process, s.failure.index);
     out.set_thread_name(where.thread_name);
@@ -190,10 +199,8 @@ report::ProcessSummary summary_of(const Trace& trace, std::uint32_t index) {
     if (index < trace.events.size()) {
         const auto& events = trace.events[index];
         out.set_events(events.size());
-        out.set_failures(
-            static_cast<std::uint64_t>(std::count_if(events.begin(), events.end(), [](const Event& event) {
-                return event.failed() && !event.has(wire::kByShim) && !event.has(wire::kContinued);
-            })));
+        out.set_failures(static_cast<std::uint64_t>(std::count_if(
+            events.begin(), events.end(), [](const Event& event) { return is_failure(event); })));
     }
     for (const std::string& blind : blind_spots_of(trace, {index})) out.add_blind_spots(blind);
     return out;
@@ -242,6 +249,33 @@ std::vector<std::string> notes_of(const ProcessState& state) {
         "of what this recording did not see acquired: no sum was lowered for it");
     if (state.checkpointed())
         out.emplace_back("It was checkpointed and not restored: its device memory was kept elsewhere then.");
+    return out;
+}
+
+// What its framework's allocator held at most, on each device.
+std::vector<report::Peak> framework_peaks(const Trace& trace, ProcessIndex process,
+                                          const FrameworkState& books) {
+    std::vector<report::Peak> out;
+    const Losses lost =
+        with_contradictions(narrowed(losses_of(trace, process), Layer::kFramework), books.contradictions());
+    for (const auto& [ordinal, device] : books.devices()) {
+        Scope scope;
+        scope.process = process.value;
+        scope.device = device_uuid(trace, process, ordinal);
+        scope.domain = "framework's allocator";
+        const bool sure = !lost.any() && device.disagreements == 0;
+        const auto add = [&](report::Quantity::Definition definition, std::uint64_t bytes, const char* what) {
+            *out.emplace_back().mutable_quantity() =
+                (sure ? Quantity::derived(definition, bytes, scope, what)
+                      : Quantity::unknown(
+                            definition, scope,
+                            fmt::format("{}: records are missing, or blocks of before the recording", what)))
+                    .message();
+        };
+        add(report::Quantity::charged, device.all().reserved_bytes.peak,
+            "segments that it took from the driver");
+        add(report::Quantity::live, device.all().allocated_bytes.peak, "blocks that it gave out");
+    }
     return out;
 }
 
@@ -304,7 +338,7 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
         summary.set_time_ns(since_start(trace, event.start));
         summary.set_function(function_name(trace, event));
         summary.set_result(event.result);
-        summary.set_result_name(result_name(event.result));
+        summary.set_result_name(result_of(event));
         if (auto stack = call_stack_of(trace, failure.process, event.stack, options.stack_words))
             *summary.mutable_stack() = std::move(*stack);
         if (!failure.allocation) {
@@ -330,6 +364,8 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
                 out.mutable_processes(static_cast<int>(index))->add_notes(note);
         }
         for (const auto& peak : run.peaks) *out.add_peaks() = peak;
+        for (const auto& peak : framework_peaks(trace, {index}, walk.framework({index})))
+            *out.add_peaks() = peak;
         const std::vector<report::Phase> phases = phases_of(trace, {index});
         for (const auto& timeline : run.timelines) {
             report::Timeline& added = *out.add_timelines();

@@ -39,6 +39,13 @@ void linear(RequestFacts& out, const Event& event, const ProcessState& state) {
     out.in_words = fmt::format("{} of device memory", in_words(out.requested));
 }
 
+// The segment that PyTorch's allocator takes for a block: small ones share 2 MiB, middle ones 20 MiB.
+std::uint64_t segment_for(std::uint64_t block) {
+    constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+    if (block <= kMiB) return 2 * kMiB;
+    return block < 10 * kMiB ? 20 * kMiB : whole(block, 2 * kMiB);
+}
+
 // Device memory of an amount that the call does not say.
 void unstated(RequestFacts& out, const Event& event, const ProcessState& state, const char* what) {
     out.draws = Draws::kContext;
@@ -74,6 +81,31 @@ RequestFacts request_of(const Event& event, const ProcessState& state) {
         case Kind::kLinearAcquired:
         case Kind::kPitchAcquired:
             linear(out, event, state);
+            break;
+        case Kind::kBlockRefused:
+            if (state.linear().empty() && state.mappings().empty() && state.pool_blocks().empty()) {
+                // An allocator's log: what it takes of the driver is nowhere in the trace.
+                out.needed = {out.requested, std::nullopt};
+                out.needed_reason =
+                    "what was asked of the framework's allocator; what it would have taken of the driver for "
+                    "it "
+                    "is not in this call";
+                out.in_words = fmt::format("{} of a framework's allocator", in_words(out.requested));
+                break;
+            }
+            out.draws = Draws::kPhysical;
+            out.domain = "physical";
+            out.granularity = state.page(event.device);
+            out.needed = {out.requested, segment_for(out.requested)};
+            out.rounding_assumed = true;
+            out.needed_reason =
+                "between the block itself and the segment that PyTorch's public rules take from the driver "
+                "for "
+                "it";
+            out.contiguity = report::Request::virtual_only;
+            out.contiguity_reason = kOnePointer;
+            out.in_words =
+                fmt::format("a block of {} out of its framework's allocator", in_words(out.requested));
             break;
         case Kind::kHandleCreated:
             if (wire::location_type(event.extra) != kLocationDevice) {
@@ -202,13 +234,6 @@ RequestFacts request_of(const Event& event, const ProcessState& state) {
             out.needed_reason =
                 "managed memory takes address space now, and pages of host or device as they are used";
             out.in_words = fmt::format("{} of managed memory", in_words(out.requested));
-            break;
-        case Kind::kBlockRefused:
-            out.needed = {out.requested, std::nullopt};
-            out.needed_reason =
-                "what was asked of the framework's allocator; what it would have taken of the driver for it is "
-                "not in this call";
-            out.in_words = fmt::format("{} of a framework's allocator", in_words(out.requested));
             break;
         case Kind::kMapped:
             out.in_words = fmt::format("a mapping of {}", in_words(out.requested));

@@ -68,7 +68,7 @@ ProcessState state_of(const Trace& trace, ProcessIndex process) {
 SessionWalk::SessionWalk(const Trace& trace, Watcher watcher)
     : trace_(trace), watcher_(std::move(watcher)), neighbours_(trace) {
     for (std::uint32_t process = 0; process < trace.events.size(); ++process)
-        own_.push_back({state_of(trace, {process}), 0});
+        own_.push_back({state_of(trace, {process}), {}, 0});
 }
 
 void SessionWalk::replay(ProcessIndex process, std::size_t end) {
@@ -76,6 +76,7 @@ void SessionWalk::replay(ProcessIndex process, std::size_t end) {
     const auto& events = trace_.events[process.value];
     for (; cursor.next < std::min(end, events.size()); ++cursor.next) {
         cursor.state.apply(events[cursor.next]);
+        cursor.framework.apply(events[cursor.next], cursor.state);
         if (watcher_) watcher_(process, cursor.state, events[cursor.next]);
     }
 }

@@ -12,6 +12,7 @@
 
 #include "analysis/activity.h"
 #include "analysis/failures.h"
+#include "analysis/framework.h"
 #include "analysis/quantity.h"
 #include "analysis/state.h"
 #include "analysis/trace.h"
@@ -70,8 +71,11 @@ class SessionWalk {
     // Moves to the failure's moment. Failures are visited in ascending order of number.
     void advance(const Failure& failure, const FailureSnapshot& snapshot);
     const ProcessState& failing() const { return own_[current_].state; }
+    const FrameworkState& failing_framework() const { return own_[current_].framework; }
     // Replays the rest of the process, up to its end: no failure of it can be visited any more.
     const ProcessState& at_the_end(ProcessIndex process);
+    // What its framework's allocator held, as far as the process was replayed.
+    const FrameworkState& framework(ProcessIndex process) const { return own_[process.value].framework; }
     // What CUPTI said of the process, beside its calls; found out at the first question.
     const Activity& activity(ProcessIndex process);
     // The other processes at that time on this device; see Neighbours.
@@ -80,6 +84,7 @@ class SessionWalk {
   private:
     struct Cursor {
         ProcessState state;
+        FrameworkState framework;
         std::size_t next = 0;
     };
     void replay(ProcessIndex process, std::size_t end);

@@ -215,19 +215,56 @@ void books_of_pools(Situation& s, const ProcessState& state) {
                     : Quantity::bounded(report::Quantity::pending_free, pending_total, s.physical, why);
 }
 
+// PyTorch asks for the device's free memory itself before it gives up: after the driver's refusal (`after`),
+// on the same thread.
+void ask_the_program(FailureSnapshot& snapshot, const std::vector<Event>& events, std::size_t gave_up,
+                     std::size_t after) {
+    for (std::size_t i = gave_up; i-- > 0;) {
+        const Event& event = events[i];
+        if (i == after) return;
+        if (event.thread != events[gave_up].thread || event.has(wire::kByShim)) continue;
+        if (event.kind == Kind::kBlockAcquired || event.kind == Kind::kBlockReleased ||
+            event.kind == Kind::kBlockRefused)
+            return;
+        if (event.kind != Kind::kDeviceMemory || event.failed()) continue;
+        snapshot.by_program = true;
+        snapshot.devices[event.device] = {event.address.value, event.bytes.value, i};
+        snapshot.moment = after < gave_up ? i : gave_up;
+        return;
+    }
+}
+
+// What the allocator itself gave up, in the terms of its own books.
+void book_the_refusal(Situation& s, const FrameworkState& books) {
+    FrameworkAtFailure& own = *s.framework;
+    own.gave_up = true;
+    own.driver_asked = s.event != s.named;
+    own.tried = s.named->bytes.value;
+    own.stream = books.stream_of(s.named->thread, s.named->device);
+    for (const FrameworkDomain& domain : own.domains) {
+        if (domain.large != (own.tried > kSmallBlock)) continue;
+        const bool other = own.stream && domain.stream && own.stream != domain.stream;
+        std::uint64_t& largest = other ? own.largest_of_other_streams : own.largest_eligible;
+        largest = std::max(largest, domain.gap_largest);
+    }
+}
+
 void word_of_the_device(Situation& s) {
     const trace::Device* device = device_of(*s.trace, s.failure.process, s.request.device);
     const auto said = s.snapshot.devices.find(s.request.device);
     if (said != s.snapshot.devices.end()) {
+        const char* when = s.snapshot.by_program
+                               ? "which the framework's allocator asked for before it gave up"
+                               : "right after the failure";
         const std::string whose =
             s.device_of_snapshot
                 ? "; the call names no device: this is the one that its own snapshot speaks of"
                 : "";
         s.capacity = Quantity::measured(report::Quantity::capacity, said->second.total, s.physical,
-                                        "the total of cuMemGetInfo right after the failure" + whose);
+                                        fmt::format("the total of cuMemGetInfo {}{}", when, whose));
         s.device_free =
             Quantity::measured(report::Quantity::device_free, said->second.free, s.physical,
-                               "cuMemGetInfo right after the failure: held by nobody on the device" + whose);
+                               fmt::format("cuMemGetInfo {}: held by nobody on the device{}", when, whose));
     } else {
         s.capacity =
             device != nullptr && device->has_capacity_bytes()
@@ -516,12 +553,17 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
     s.trace = &trace;
     s.failure = failure;
     const auto& events = trace.events[failure.process.value];
-    s.event = &events[failure.index];
-    s.snapshot = snapshot_of(events, failure.index);
-    s.probes = probes_of(events, failure.index);
+    s.named = &events[failure.index];
+    const bool gave_up = s.named->kind == Kind::kBlockRefused;
+    if (gave_up) s.failure.index = refusal_of_driver(events, failure.index).value_or(failure.index);
+    s.event = &events[s.failure.index];
+    s.snapshot = snapshot_of(events, s.failure.index);
+    s.probes = probes_of(events, s.failure.index);
+    if (gave_up && s.snapshot.devices.empty())
+        ask_the_program(s.snapshot, events, failure.index, s.failure.index);
     // Of several devices in the snapshot each was asked at its own moment.
     if (const auto asked = s.snapshot.devices.find(device_of_call(*s.event));
-        asked != s.snapshot.devices.end())
+        asked != s.snapshot.devices.end() && !s.snapshot.by_program)
         s.snapshot.moment = asked->second.index;
     walk.advance(failure, s.snapshot);
     const ProcessState& state = walk.failing();
@@ -558,6 +600,12 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
     state.physical().for_each([&](const Physical& physical) {
         if (physical.imported) s.imported += physical.bytes;
     });
+    s.framework = framework_at(walk.failing_framework(), state, s.request.device, s.physical, s.losses);
+    if (gave_up && s.framework) book_the_refusal(s, walk.failing_framework());
+    if (gave_up && s.event != s.named)
+        s.request.in_words =
+            fmt::format("a block of {} out of its framework's allocator, which asked the driver for {}",
+                        in_words(s.named->bytes.value), s.request.in_words);
     s.in_the_rest = in_the_rest(state, s.request.device);
     word_of_the_device(s);
     books_of_activity(s, walk);

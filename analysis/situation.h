@@ -11,6 +11,7 @@
 #include "analysis/address_space.h"
 #include "analysis/charged.h"
 #include "analysis/failures.h"
+#include "analysis/framework_at_failure.h"
 #include "analysis/probes.h"
 #include "analysis/quantity.h"
 #include "analysis/request.h"
@@ -38,7 +39,8 @@ struct PoolAtFailure {
 struct Situation {
     const Trace* trace = nullptr;
     Failure failure;
-    const Event* event = nullptr;
+    const Event* event = nullptr;  // the driver's, where a framework's allocator gave up because of one
+    const Event* named = nullptr;  // the one that the failure's number stands for
     FailureSnapshot snapshot;
     Probes probes;  // tried right after it
     RequestFacts request;
@@ -77,6 +79,7 @@ struct Situation {
     Quantity never_written;  // of that, in whole pages without a written byte: held for whatever reason
     std::uint64_t unmapped_count = 0;  // physical allocations mapped nowhere and not exported: no kernel can
     std::uint64_t unmapped_bytes = 0;  // use them
+    std::optional<FrameworkAtFailure> framework;  // of the request's device
     AddressSpace space;
     std::uint64_t mapped = 0;
     std::uint64_t managed = 0;

@@ -11,6 +11,7 @@
 #include "analysis/framework_shown.h"
 #include "analysis/health.h"
 #include "analysis/session.h"
+#include "analysis/state_books.h"
 
 namespace fragscope::analysis {
 namespace {
@@ -142,8 +143,11 @@ std::string answer_states(const Trace& trace, const StateQuestion& question,
                 out.set_time_ns(time > start ? time - start : 0);
             }
             out.set_mark(moment.mark);
-            for (report::FrameworkAllocator& shown : framework_shown(framework, trace, process))
-                *out.add_framework() = std::move(shown);
+            if (question.driver) show_books(state, trace, process, out);
+            if (question.framework) {
+                for (report::FrameworkAllocator& shown : framework_shown(framework, trace, process))
+                    *out.add_framework() = std::move(shown);
+            }
             ++answers;
             if (!answer(out)) return "";
         }

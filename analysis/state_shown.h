@@ -28,6 +28,9 @@ struct StateQuestion {
     std::string asked;  // as the person wrote it
     std::variant<AtSequence, AtMarks, AtFailure, AtEnd> where;
     std::optional<std::uint32_t> process;
+    // What the answers hold: at many moments the lists of one part are often all that is wanted.
+    bool driver = true;
+    bool framework = true;
 };
 
 // "17", "mark:TEXT", "mark:TEXT*", "failure:2", "end"; nothing: it is none of them.

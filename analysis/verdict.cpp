@@ -14,7 +14,8 @@ using report::Verdict;
 
 bool is_own(Blame blame) {
     return blame == Blame::kCached || blame == Blame::kPending || blame == Blame::kGraphs ||
-           blame == Blame::kWaste;
+           blame == Blame::kWaste || blame == Blame::kFrameworkCached || blame == Blame::kFrameworkWaiting ||
+           blame == Blame::kFrameworkGaps;
 }
 
 // Whether so much waste could be the reason at all; see the file's comment.
@@ -248,7 +249,8 @@ Verdict verdict_of(const Situation& s, const std::vector<Counterfactual>& rows) 
     switch (s.request.draws) {
         case Draws::kPhysical:
         case Draws::kContext:
-            out = physical_verdict(s, rows);
+            out = refused_by_allocator(s, rows).value_or(Verdict());
+            if (out.cause() == Verdict::cause_unspecified) out = physical_verdict(s, rows);
             break;
         case Draws::kPool:
             out = pool_verdict(s, rows);

@@ -163,6 +163,11 @@ Verdict own_cause(const Situation& s, const std::vector<const Counterfactual*>& 
                             "synchronisation and cuMemPoolTrimTo the device would have had them.",
                             free_and_needed(s), in_words(s.pending.interval())));
             break;
+        case Blame::kFrameworkCached:
+        case Blame::kFrameworkWaiting:
+        case Blame::kFrameworkGaps:
+            out = framework_cause(s, *main);
+            break;
         case Blame::kGraphs:
             set(out, Verdict::other_constraint, "kept_by_graphs",
                 fmt::format(

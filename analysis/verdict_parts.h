@@ -1,6 +1,7 @@
 // What the verdicts are put together from; for verdict*.cpp only.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,11 @@ bool might_fit(const Situation& situation, const std::vector<Counterfactual>& ro
 
 // The program itself held what would have been enough: `removals` names it.
 report::Verdict own_cause(const Situation& situation, const std::vector<const Counterfactual*>& removals);
+// The same where it is memory of the framework's allocator.
+report::Verdict framework_cause(const Situation& situation, const Counterfactual& main);
+// What only the framework's own allocator can have refused; nothing: the driver's answer explains it.
+std::optional<report::Verdict> refused_by_allocator(const Situation& situation,
+                                                    const std::vector<Counterfactual>& rows);
 // The device was full, however it is arranged.
 report::Verdict capacity(const Situation& situation, const std::vector<Counterfactual>& rows);
 // The driver said no although its own numbers leave room.

@@ -46,11 +46,15 @@ int cmd_state(int argc, char** argv) {
     std::string path;
     std::string at;
     std::uint32_t process = 0;
+    std::string only;
     bool json = false;
     app.add_option("TRACE", path, "the trace file")->required();
     app.add_option("--at", at, "the moment")->type_name("WHERE")->required()->check(not_a_moment);
     CLI::Option* process_option =
         app.add_option("--process", process, "only this process of the trace, by its number")->type_name("N");
+    app.add_option("--only", only, "only this part: the driver's things, or the framework's allocator")
+        ->type_name("driver|framework")
+        ->check(CLI::IsMember({"driver", "framework"}));
     app.add_flag("--json", json, "one JSON object a line instead of words");
     if (const std::optional<int> status = parse(app, argc, argv)) return *status;
 
@@ -58,6 +62,8 @@ int cmd_state(int argc, char** argv) {
     if (!trace) return kCannot;
     analysis::StateQuestion question = *analysis::state_question(at);
     if (process_option->count() != 0) question.process = process;
+    question.driver = only != "framework";
+    question.framework = only != "driver";
     const Style style = style_of_stdout();
     int status = kDone;
     bool first = true;
@@ -67,7 +73,7 @@ int cmd_state(int argc, char** argv) {
         const std::string rule =
             first ? "" : "\n" + std::string(static_cast<std::size_t>(style.width), '-') + "\n\n";
         first = false;
-        written = json ? write_json(state) : write_answer(rule + render_state(state, style));
+        written = json ? write_json(state) : write_answer(rule + render_state(state, style, only));
         return written;
     });
     if (!written) return kCannot;

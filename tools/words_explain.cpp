@@ -102,9 +102,9 @@ void put_request(Page& page, const Explanation& explanation) {
     if (!request.in_words().empty()) call += ": " + request.in_words();
     put_fact(page, "call", call);
     put_fact(page, "answer",
-             request.result_name().empty()
-                 ? fmt::format("error {}", request.result())
-                 : fmt::format("{} (error {})", request.result_name(), request.result()));
+             request.result_name().empty() ? fmt::format("error {}", request.result())
+             : request.result() == 0       ? request.result_name()
+                                     : fmt::format("{} (error {})", request.result_name(), request.result()));
     put_fact(page, "where",
              fmt::format("process {}, thread {}{}, {}", request.process(), request.thread(),
                          request.thread_name().empty() ? "" : " (" + request.thread_name() + ")",
@@ -180,8 +180,8 @@ report::Scope common_scope(const Explanation& explanation) {
 }
 
 // Exactly zero, and known to be: worth a word, not a row. (What is not known is never zero.) A device with
-// nothing left is no such case: that zero is the point. Nor is one that rests on a rule about the driver: it gets a
-// line, which says so.
+// nothing left is no such case: that zero is the point. Nor is one that rests on a rule about the driver: it
+// gets a line, which says so.
 bool is_known_zero(const Quantity& quantity) {
     if (quantity.definition() == Quantity::device_free || quantity.definition() == Quantity::eligible_free ||
         quantity.evidence() == Quantity::assumed)
@@ -408,7 +408,8 @@ std::string render_explanation(const Explanation& explanation, const Style& styl
     put_counterfactuals(page, explanation);
     if (pages == Pages::kBrief) {
         page.paragraph(
-            "Without --brief also: the request and who made it, every number of that moment and how it is known, "
+            "Without --brief also: the request and who made it, every number of that moment and how it is "
+            "known, "
             "fragmentation by domain, the largest requests that would have been met, and what is not known.",
             0, Tone::kQuiet);
         return page.text();

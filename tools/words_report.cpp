@@ -56,11 +56,10 @@ std::string device_words(const Report& report, const std::string& uuid) {
 std::string process_words(const Report& report, std::uint32_t index) {
     for (const report::ProcessSummary& process : report.processes()) {
         if (process.index() != index) continue;
-        return fmt::format(
-            "process {} ({})", index,
-            !process.executable().empty() ? process.executable()
-            : process.pid() != 0          ? fmt::format("pid {}", process.pid())
-                                          : std::string("pid not known"));
+        return fmt::format("process {} ({})", index,
+                           !process.executable().empty() ? process.executable()
+                           : process.pid() != 0          ? fmt::format("pid {}", process.pid())
+                                                         : std::string("pid not known"));
     }
     return fmt::format("process {}", index);
 }
@@ -153,12 +152,14 @@ void put_failures(Page& page, const Report& report) {
     }
     for (int i = 0; i < std::min(report.failures_size(), kFailuresShown); ++i) {
         const report::FailureSummary& failure = report.failures(i);
-        page.item(fmt::format("{}.", failure.number()),
-                  fmt::format("{} failed with {} {} after the start, in {}.", failure.function(),
-                              failure.result_name().empty() ? fmt::format("error {}", failure.result())
-                                                            : failure.result_name(),
-                              human_duration(failure.time_ns()), process_words(report, failure.process())),
-                  2, Tone::kStrong);
+        page.item(
+            fmt::format("{}.", failure.number()),
+            fmt::format("{} {} {} after the start, in {}.", failure.function(),
+                        failure.result_name().empty() ? fmt::format("failed with error {}", failure.result())
+                        : failure.result() == 0       ? "(" + failure.result_name() + ")"
+                                                      : "failed with " + failure.result_name(),
+                        human_duration(failure.time_ns()), process_words(report, failure.process())),
+            2, Tone::kStrong);
         if (!failure.request().empty()) page.paragraph("Asked for: " + failure.request(), 5);
         if (failure.has_stack()) {
             page.paragraph("Called from:", 5);

@@ -17,6 +17,7 @@ using Align = Table::Align;
 
 constexpr std::size_t kSegmentsShown = 12;
 constexpr std::size_t kGapsShown = 8;
+constexpr std::size_t kExtentsShown = 8;
 
 std::string device_words(std::int32_t ordinal, const std::string& uuid) {
     return uuid.empty() ? fmt::format("device {}", ordinal) : fmt::format("device {} ({})", ordinal, uuid);
@@ -30,11 +31,6 @@ void largest_first(std::vector<const Item*>& items) {
     });
 }
 
-std::string stream_words(bool known, std::uint64_t stream) {
-    if (!known) return "not known";
-    return stream == 0 ? "default" : fmt::format("{:#x}", stream);
-}
-
 void put_moment(Page& page, const report::State& state) {
     page.title(fmt::format("Memory of process {} (pid {}{}{})", state.process(), state.pid(),
                            state.executable().empty() ? "" : ", ", state.executable()));
@@ -46,23 +42,95 @@ void put_moment(Page& page, const report::State& state) {
     page.paragraph(when);
 }
 
+void put_devices(Page& page, const report::State& state) {
+    page.heading("What the driver gave to it");
+    Table table;
+    table.columns = {{"device", Align::kLeft, true},           {"physical allocations", Align::kRight, true},
+                     {"mapped", Align::kRight, true},          {"linear", Align::kRight, true},
+                     {"pools, live", Align::kRight, true},     {"managed", Align::kRight, true},
+                     {"arrays, at least", Align::kRight, true}};
+    for (const report::DeviceBooks& device : state.devices()) {
+        table.rows.push_back({{fmt::format("{}", device.ordinal()), human_bytes(device.handle_bytes()),
+                               human_bytes(device.mapped_bytes()), human_bytes(device.linear_bytes()),
+                               human_bytes(device.pool_live_bytes()), human_bytes(device.managed_bytes()),
+                               human_bytes(device.array_bytes())},
+                              {},
+                              false});
+    }
+    if (table.rows.empty()) {
+        page.paragraph("No device and no allocation is in its records up to here.", 2);
+        return;
+    }
+    page.table(table);
+    page.paragraph(
+        fmt::format(
+            "In {}, {}, {} and {}; page-locked host memory: {}. Amounts are what the calls said; what "
+            "the driver takes for them, `fragscope report` tells.",
+            counted(static_cast<std::uint64_t>(state.reservations_size()), "reservation"),
+            counted(static_cast<std::uint64_t>(state.mappings_size()), "mapping"),
+            counted(static_cast<std::uint64_t>(state.linear_size()), "linear allocation"),
+            counted(static_cast<std::uint64_t>(state.pools_size()), "pool"),
+            human_bytes(state.host_pinned_bytes())),
+        2);
+}
+
+// Linear allocations and reservations, the largest first.
+void put_largest(Page& page, const report::State& state) {
+    struct Extent {
+        std::uint64_t address, bytes;
+        std::string what;
+    };
+    std::vector<Extent> extents;
+    for (const report::LinearAllocation& linear : state.linear())
+        extents.push_back({linear.address(), linear.bytes(), linear.kind()});
+    for (const report::Reservation& reservation : state.reservations())
+        extents.push_back(
+            {reservation.address(), reservation.bytes(),
+             fmt::format("reservation, {} of it mapped", human_bytes(reservation.mapped_bytes()))});
+    for (const report::PoolBooks& pool : state.pools()) {
+        for (const report::PoolAllocation& allocation : pool.allocations())
+            extents.push_back(
+                {allocation.address(), allocation.bytes(), fmt::format("of pool {:#x}", pool.pool())});
+    }
+    if (extents.empty()) return;
+    std::stable_sort(extents.begin(), extents.end(),
+                     [](const Extent& a, const Extent& b) { return a.bytes > b.bytes; });
+    Table table;
+    table.columns = {{"extent at", Align::kLeft},
+                     {"bytes", Align::kRight, true},
+                     {"exact", Align::kRight, true},
+                     {"what", Align::kLeft, true}};
+    for (std::size_t i = 0; i < std::min(extents.size(), kExtentsShown); ++i)
+        table.rows.push_back({{fmt::format("{:#x}", extents[i].address), human_bytes(extents[i].bytes),
+                               exact_bytes(extents[i].bytes), extents[i].what},
+                              {},
+                              false});
+    page.gap();
+    page.paragraph(fmt::format("The largest of {}:", counted(extents.size(), "extent")), 2);
+    page.table(table);
+}
+
 struct SegmentSums {
-    std::uint64_t live = 0, waiting = 0, free = 0, largest = 0;
-    std::uint64_t blocks = 0, gaps = 0;
+    std::uint64_t live = 0, waiting = 0, cached = 0, blocks = 0;
 };
 
 SegmentSums sums_of(const report::FrameworkSegment& segment) {
     SegmentSums out;
     for (const report::FrameworkBlock& block : segment.blocks()) {
-        if (block.state() == report::FrameworkBlock::free) {
-            out.free += block.bytes();
-            out.largest = std::max(out.largest, block.bytes());
-            ++out.gaps;
-            continue;
-        }
-        ++out.blocks;
-        (block.state() == report::FrameworkBlock::live ? out.live : out.waiting) += block.bytes();
+        const bool gap = block.state() == report::FrameworkBlock::free;
+        if (!gap) ++out.blocks;
+        (gap                                             ? out.cached
+         : block.state() == report::FrameworkBlock::live ? out.live
+                                                         : out.waiting) += block.bytes();
     }
+    return out;
+}
+
+std::string what_words(const report::FrameworkSegment& segment, std::uint64_t blocks) {
+    std::string out = fmt::format("{}, {}, {}", segment.large() ? "large" : "small", segment.kind(),
+                                  counted(blocks, "block"));
+    if (segment.has_stream())
+        out += segment.stream() == 0 ? ", default stream" : fmt::format(", stream {:#x}", segment.stream());
     return out;
 }
 
@@ -72,24 +140,19 @@ void put_segments(Page& page, const report::FrameworkAllocator& allocator) {
     if (segments.empty()) return;
     largest_first(segments);
     Table table;
-    table.columns = {{"segment at", Align::kLeft},    {"kind", Align::kLeft, true},
-                     {"stream", Align::kLeft, true},  {"bytes", Align::kRight, true},
+    table.columns = {{"segment at", Align::kLeft},    {"bytes", Align::kRight, true},
                      {"live", Align::kRight, true},   {"waiting", Align::kRight, true},
-                     {"cached", Align::kRight, true}, {"largest gap", Align::kRight, true},
-                     {"blocks", Align::kRight}};
+                     {"cached", Align::kRight, true}, {"what", Align::kLeft, true}};
     for (std::size_t i = 0; i < std::min(segments.size(), kSegmentsShown); ++i) {
         const report::FrameworkSegment& segment = *segments[i];
         const SegmentSums sums = sums_of(segment);
         Table::Row row;
         row.cells = {fmt::format("{:#x}", segment.address()),
-                     fmt::format("{}, {}", segment.kind(), segment.large() ? "large" : "small"),
-                     stream_words(segment.has_stream(), segment.stream()),
                      human_bytes(segment.bytes()),
                      human_bytes(sums.live),
                      human_bytes(sums.waiting),
-                     human_bytes(sums.free),
-                     human_bytes(sums.largest),
-                     grouped(sums.blocks)};
+                     human_bytes(sums.cached),
+                     what_words(segment, sums.blocks)};
         table.rows.push_back(row);
     }
     page.gap();
@@ -127,7 +190,7 @@ void put_gaps(Page& page, const report::FrameworkAllocator& allocator) {
         row.cells = {fmt::format("{:#x}", block->address()), human_bytes(block->bytes()),
                      exact_bytes(block->bytes()),
                      block->bytes() == segment->bytes()
-                         ? "wholly free"
+                         ? "all of it"
                          : fmt::format("{:#x} of {}", segment->address(), human_bytes(segment->bytes()))};
         table.rows.push_back(row);
     }
@@ -183,12 +246,16 @@ void put_framework(Page& page, const report::FrameworkAllocator& allocator) {
 
 }  // namespace
 
-std::string render_state(const report::State& state, const Style& style) {
+std::string render_state(const report::State& state, const Style& style, const std::string& only) {
     Page page(style);
     put_moment(page, state);
     page.gap();
     put_health(page, state.health());
-    if (state.framework().empty()) {
+    if (only != "framework") {
+        put_devices(page, state);
+        put_largest(page, state);
+    }
+    if (state.framework().empty() && only != "driver") {
         page.heading("Inside a framework's allocator");
         page.paragraph("No framework's allocator told of any block up to here.", 2);
     }

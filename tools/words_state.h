@@ -8,6 +8,7 @@
 
 namespace fragscope::tools {
 
-std::string render_state(const report::State& state, const Style& style);
+// `only`: "driver" or "framework", where the message was asked for with that part only.
+std::string render_state(const report::State& state, const Style& style, const std::string& only = "");
 
 }  // namespace fragscope::tools

@@ -142,7 +142,7 @@ Term cause_term(Verdict::Cause cause) {
 }
 
 std::string cause_words(const Verdict& verdict) {
-    static constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kConstraints = {{
+    static constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kConstraints = {{
         {"cached_by_pool", "memory kept by a stream-ordered pool"},
         {"pending_frees", "memory whose release still waited for its stream"},
         {"address_space", "the virtual address space ran out"},
@@ -151,6 +151,10 @@ std::string cause_words(const Verdict& verdict) {
         {"gone_at_once", "something that was gone right after"},
         {"less_than_said", "less was to be had than the driver's own number says"},
         {"pool_maximum", "the pool's own maximum size"},
+        {"cached_by_allocator", "memory kept by the framework's own allocator"},
+        {"pool_ownership", "memory that a private pool of the framework's allocator keeps to itself"},
+        {"stream_ownership", "memory that the framework's allocator keeps for another stream"},
+        {"allocator_limit", "a limit of the framework's own allocator"},
         {"size_not_multiple_of_granularity",
          "a size that is no multiple of the granularity; memory was not short"},
     }};

@@ -6,15 +6,18 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "proto/report.pb.h"
+#include "proto/state.pb.h"
 #include "tests/unit/words/unqualified.h"
 #include "tools/words_explain.h"
 #include "tools/words_json.h"
 #include "tools/words_report.h"
+#include "tools/words_state.h"
 
 using namespace fragscope;
 using namespace fragscope::tools;
@@ -38,17 +41,53 @@ Message message_in(const std::string& name) {
     return message;
 }
 
+enum class Answer { kExplain, kReport, kState };
+
 struct Case {
     std::string name;
-    bool report;
+    Answer answer;
 };
 
-const std::vector<Case> kCases = {{"internal", false}, {"straddle", false}, {"none", false},
-                                  {"empty", false},    {"empty", true},     {"run", true}};
+const std::vector<Case> kCases = {{"internal", Answer::kExplain}, {"straddle", Answer::kExplain},
+                                  {"none", Answer::kExplain},     {"empty", Answer::kExplain},
+                                  {"empty", Answer::kReport},     {"run", Answer::kReport},
+                                  {"empty", Answer::kState},      {"train", Answer::kState}};
+
+const char* name_of(Answer answer) {
+    return answer == Answer::kReport ? "report" : answer == Answer::kState ? "state" : "explain";
+}
 
 std::string rendered(const Case& one, const Style& style) {
-    if (one.report) return render_report(message_in<report::Report>(one.name), style);
-    return render_explanation(message_in<report::Explanation>(one.name), style);
+    switch (one.answer) {
+        case Answer::kReport:
+            return render_report(message_in<report::Report>(one.name), style);
+        case Answer::kState:
+            return render_state(message_in<report::State>(one.name), style);
+        default:
+            return render_explanation(message_in<report::Explanation>(one.name), style);
+    }
+}
+
+std::optional<std::string> json_of(const Case& one) {
+    switch (one.answer) {
+        case Answer::kReport:
+            return json_line(message_in<report::Report>(one.name));
+        case Answer::kState:
+            return json_line(message_in<report::State>(one.name));
+        default:
+            return json_line(message_in<report::Explanation>(one.name));
+    }
+}
+
+std::vector<const char*> keys_of(Answer answer) {
+    switch (answer) {
+        case Answer::kReport:
+            return {"\"trace\"", "\"health\"", "\"failures\""};
+        case Answer::kState:
+            return {"\"trace\"", "\"health\"", "\"framework\""};
+        default:
+            return {"\"id\"", "\"health\"", "\"actions\""};
+    }
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -64,8 +103,8 @@ TEST_CASE("pages are as they were read and approved") {
     const bool update = std::getenv("FRAGSCOPE_UPDATE_GOLDENS") != nullptr;
     for (const Case& one : kCases) {
         for (const Style& style : {Style{80, false, false}, Style{110, true, false}}) {
-            const std::string path = fmt::format("{}/golden/{}_{}_{}.txt", kFolder,
-                                                 one.report ? "report" : "explain", one.name, style.width);
+            const std::string path =
+                fmt::format("{}/golden/{}_{}_{}.txt", kFolder, name_of(one.answer), one.name, style.width);
             const std::string text = rendered(one, style);
             if (update) std::ofstream(path, std::ios::binary) << text;
             INFO(path);
@@ -93,7 +132,7 @@ TEST_CASE(
 }
 
 TEST_CASE("the reader learns first what is missing and why it failed") {
-    const std::string text = rendered({"straddle", false}, Style{80, false, false});
+    const std::string text = rendered({"straddle", Answer::kExplain}, Style{80, false, false});
     const std::size_t missing = text.find("1,204 records were lost");
     const std::size_t verdict = text.find("Why it failed: undetermined");
     const std::size_t request = text.find("The request\n");
@@ -106,13 +145,10 @@ TEST_CASE("the reader learns first what is missing and why it failed") {
 
 TEST_CASE("every page has its JSON line") {
     for (const Case& one : kCases) {
-        const auto line = one.report ? json_line(message_in<report::Report>(one.name))
-                                     : json_line(message_in<report::Explanation>(one.name));
+        const auto line = json_of(one);
         REQUIRE(line.has_value());
         CHECK(line->find('\n') == std::string::npos);
-        for (const char* key : one.report
-                                   ? std::vector<const char*>{"\"trace\"", "\"health\"", "\"failures\""}
-                                   : std::vector<const char*>{"\"id\"", "\"health\"", "\"actions\""}) {
+        for (const char* key : keys_of(one.answer)) {
             INFO(one.name << " " << key);
             CHECK(line->find(key) != std::string::npos);
         }

@@ -1,0 +1,135 @@
+// Verdicts about a framework's own allocator: what it held on to, and what it refused by itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/verdict_parts.h"
+
+namespace fragscope::analysis::verdict {
+
+using report::Verdict;
+
+namespace {
+
+bool records_missing(const Situation& s) {
+    return !s.framework->agrees || narrowed(s.losses, Layer::kFramework).any();
+}
+
+// "4 GiB, of which 3 GiB are in live blocks".
+std::string held_in_words(const FrameworkAtFailure& own) {
+    return fmt::format("The framework's allocator holds {} in segments, of which {} are in live blocks",
+                       in_words(own.reserved.interval()), in_words(own.live.interval()));
+}
+
+std::uint64_t largest_gap(const FrameworkAtFailure& own) {
+    std::uint64_t largest = 0;
+    for (const FrameworkDomain& domain : own.domains) largest = std::max(largest, domain.gap_largest);
+    return largest;
+}
+
+// Where it gave up because of a limit of its own.
+Verdict limited(const Situation& s, const std::vector<Counterfactual>& rows) {
+    const FrameworkAtFailure& own = *s.framework;
+    const std::string what = fmt::format(
+        "The framework's allocator gave up a block of {} by itself: on this thread it asked the driver for "
+        "no memory before",
+        in_words(own.tried));
+    const Counterfactual* lifted = row_of(rows, "with_limit_lifted");
+    if (records_missing(s) || lifted == nullptr || !s.device_free.known() ||
+        lifted->fit == Fit::kCannotTell) {
+        return undetermined(
+            fmt::format("{}, as far as the records tell. Whether a limit of its own was the reason is not "
+                        "known: {}.",
+                        what,
+                        records_missing(s) ? "records of the allocator or of the driver are missing"
+                        : !s.device_free.known()
+                            ? "what nobody on the device held then was not asked"
+                            : "what nobody on the device held lies close to what it needs"),
+            "torch.cuda.get_per_process_memory_fraction() in the program, and the same request with the "
+            "fraction at 1.0");
+    }
+    if (lifted->fit == Fit::kDoesNotFit) {
+        Verdict out = capacity(s, rows);
+        out.set_summary(
+            fmt::format("{}. Without that limit the device would not have had the memory either. {}", what,
+                        out.summary()));
+        return out;
+    }
+    Verdict out;
+    set(out, Verdict::commitment_limit, "allocator_limit",
+        fmt::format("{}, and {}. A limit of its own stands below {}, which is what it holds and this request "
+                    "together: torch.cuda.set_per_process_memory_fraction sets such a limit.",
+                    what, held_by_nobody(s),
+                    in_words(own.reserved.low().value_or(0) + s.request.needed.high.value_or(0))));
+    out.add_removed("with_limit_lifted");
+    return out;
+}
+
+}  // namespace
+
+std::optional<Verdict> refused_by_allocator(const Situation& s, const std::vector<Counterfactual>& rows) {
+    if (!s.framework || !s.framework->gave_up) return std::nullopt;
+    const FrameworkAtFailure& own = *s.framework;
+    if (!records_missing(s) && own.largest_eligible >= own.tried && own.tried != 0) {
+        return undetermined(
+            fmt::format("{}. A gap of {} is in segments of the class and stream of this request, and large "
+                        "enough for the block of {} that it gave up: it may belong to a private pool (a CUDA "
+                        "graph's, a MemPool), or max_split_size_mb keeps it whole.",
+                        held_in_words(own), in_words(own.largest_eligible), in_words(own.tried)),
+            "segment_pool_id of that gap's segment in torch.cuda.memory._snapshot(), and its "
+            "allocator_settings");
+    }
+    if (!own.driver_asked) return limited(s, rows);
+    const Counterfactual* base = row_of(rows, "as_it_was");
+    if (!records_missing(s) && own.largest_of_other_streams >= own.tried && own.tried != 0 &&
+        base != nullptr && base->fit == Fit::kDoesNotFit) {
+        Verdict out;
+        set(out, Verdict::other_constraint, "stream_ownership",
+            fmt::format("{}; {}. A gap of {} would hold the block, but lies in a segment of another stream: "
+                        "PyTorch's allocator gives a gap to its own stream only.",
+                        free_and_needed(s), held_in_words(own), in_words(own.largest_of_other_streams)));
+        out.add_removed("with_framework_gaps_merged");
+        return out;
+    }
+    return std::nullopt;
+}
+
+Verdict framework_cause(const Situation& s, const Counterfactual& main) {
+    const FrameworkAtFailure& own = *s.framework;
+    Verdict out;
+    switch (main.blame) {
+        case Blame::kFrameworkWaiting:
+            set(out, Verdict::other_constraint, "pending_frees",
+                fmt::format(
+                    "{}; {}, and {} are in blocks that the program freed and that wait for other "
+                    "streams (record_stream): once those have come that far, {} go back to the device.",
+                    free_and_needed(s), held_in_words(own), in_words(own.waiting.interval()),
+                    in_words(main.freed.interval())));
+            break;
+        case Blame::kFrameworkCached:
+            if (own.gave_up) {
+                set(out, Verdict::other_constraint, "pool_ownership",
+                    fmt::format(
+                        "{}; {}, and {} are in segments without any block. PyTorch returns such "
+                        "segments before it gives up; those that are left belong to a private pool (a "
+                        "CUDA graph's, a MemPool), or a stream was being captured.",
+                        free_and_needed(s), held_in_words(own), in_words(own.reclaimable.interval())));
+            } else {
+                set(out, Verdict::other_constraint, "cached_by_allocator",
+                    fmt::format("{}; {}, and {} are in segments without any block, which "
+                                "torch.cuda.empty_cache() would have given back.",
+                                free_and_needed(s), held_in_words(own),
+                                in_words(own.reclaimable.interval())));
+            }
+            break;
+        default:
+            set(out, Verdict::allocator_external_fragmentation, "",
+                fmt::format("{}. {}, and {} lie in gaps between blocks, the largest of {}: no gap is large "
+                            "enough, and a segment with a live block in it does not go back to the device.",
+                            free_and_needed(s), held_in_words(own), in_words(own.in_gaps.interval()),
+                            in_words(largest_gap(own))));
+    }
+    return out;
+}
+
+}  // namespace fragscope::analysis::verdict
