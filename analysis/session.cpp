@@ -103,9 +103,21 @@ std::vector<OtherProcess> SessionWalk::others(const std::string& uuid, std::uint
 }
 
 Neighbours::Neighbours(const Trace& trace) : trace_(trace), absent_(trace.events.size()) {
-    for (std::uint32_t process = 0; process < trace.events.size(); ++process)
-        cursors_.push_back({state_of(trace, {process}), 0});
+    for (std::uint32_t process = 0; process < trace.events.size(); ++process) {
+        std::vector<int> ordinals;
+        if (process < trace.processes.size()) {
+            for (const trace::Device& device : trace.processes[process].devices())
+                ordinals.push_back(static_cast<int>(device.ordinal()));
+        }
+        cursors_.push_back({state_of(trace, {process}), 0, std::move(ordinals), {}});
+    }
     find_checkpoints();
+}
+
+std::vector<Interval> Neighbours::books_of(const Cursor& cursor) {
+    std::vector<Interval> out;
+    for (const int ordinal : cursor.ordinals) out.push_back(charged_by_records(cursor.state, ordinal));
+    return out;
 }
 
 void Neighbours::find_checkpoints() {
@@ -138,18 +150,31 @@ std::vector<OtherProcess> Neighbours::at(ProcessIndex self, const std::string& u
         Cursor& cursor = cursors_[process];
         const auto& events = trace_.events[process];
         const auto ended = [](const Event& e) { return e.start.value + e.duration_ns; };
-        for (; cursor.next < events.size() && ended(events[cursor.next]) <= from_ns; ++cursor.next) {
-            cursor.state.apply(events[cursor.next]);
+        while (!cursor.under_way.empty() && cursor.under_way.front().end_ns <= from_ns)
+            cursor.under_way.pop_front();
+        if (cursor.under_way.empty()) {
+            for (; cursor.next < events.size() && ended(events[cursor.next]) <= from_ns; ++cursor.next)
+                cursor.state.apply(events[cursor.next]);
         }
-        Interval charged = charged_by_records(cursor.state, ordinal);
         // Calls that were under way, or came while the driver was asked: each of them may or may not count.
+        std::vector<Interval> now = books_of(cursor);
         for (; cursor.next < events.size() && events[cursor.next].start.value <= to_ns; ++cursor.next) {
-            cursor.state.apply(events[cursor.next]);
-            const Interval now = charged_by_records(cursor.state, ordinal);
+            const Event& event = events[cursor.next];
+            cursor.state.apply(event);
+            std::vector<Interval> after = books_of(cursor);
+            if (after == now) continue;
+            cursor.under_way.push_back({ended(event), std::move(now)});
+            now = std::move(after);
+        }
+        const auto device = static_cast<std::size_t>(
+            std::find(cursor.ordinals.begin(), cursor.ordinals.end(), ordinal) - cursor.ordinals.begin());
+        Interval charged = now[device];
+        for (const Before& call : cursor.under_way) {
+            const Interval& then = call.charged[device];
             charged.low =
-                charged.low && now.low ? std::optional(std::min(*charged.low, *now.low)) : std::nullopt;
+                charged.low && then.low ? std::optional(std::min(*charged.low, *then.low)) : std::nullopt;
             charged.high =
-                charged.high && now.high ? std::optional(std::max(*charged.high, *now.high)) : std::nullopt;
+                charged.high && then.high ? std::optional(std::max(*charged.high, *then.high)) : std::nullopt;
         }
         const trace::Process& p = trace_.processes[process];
         if (p.has_ended_ns() && p.ended_ns() <= from_ns) continue;  // the driver took everything back

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -44,10 +45,19 @@ class Neighbours {
                                  std::uint64_t to_ns);
 
   private:
+    // What a process held on each of its devices before a call that ended at `end_ns`.
+    struct Before {
+        std::uint64_t end_ns = 0;
+        std::vector<Interval> charged;  // as Cursor::ordinals
+    };
     struct Cursor {
         ProcessState state;
         std::size_t next = 0;
+        std::vector<int> ordinals;
+        // Calls that are in `state` already and were under way at the last moment: they may still be.
+        std::deque<Before> under_way;
     };
+    static std::vector<Interval> books_of(const Cursor& cursor);
     // While another process had it checkpointed, its memory was not on the device.
     struct Absence {
         std::uint64_t from_ns = 0;

@@ -162,9 +162,13 @@ void forget_questions() {
 bool tell_device_memory(Place place, unsigned flags, HookId function) {
     const auto ask = driver.cuMemGetInfo_v2.load(std::memory_order_relaxed);
     std::size_t free_bytes = 0, total_bytes = 0;
+    const std::uint64_t asked = now();
     if (place.context == 0 || ask == nullptr || ask(&free_bytes, &total_bytes) != CUDA_SUCCESS)
         return false;
     wire::Record record = shim_record(Kind::kDeviceMemory, function, place.device, flags);
+    // What other processes do at the same time may be in the answer or not: say from when to when it was asked.
+    record.start = asked;
+    record.duration = duration_between(asked, now());
     record.address = free_bytes;
     record.bytes = total_bytes;
     record.object = place.context;

@@ -117,6 +117,26 @@ TEST_CASE("another thread's call that was under way may or may not count") {
     CHECK(b.unattributed().high_bytes() == 100 * kMiB);
 }
 
+TEST_CASE("another process's call may or may not count at every sample that it is under way at") {
+    SessionBuilder session;
+    auto& a = session.process();
+    auto& b = session.process();
+    b.create(1, 30 * kMiB);
+    b.create(2, 8 * kMiB).lasted(0, 20'000);
+    for (int i = 0; i < 3; ++i) a.sample(kTotal - 100 * kMiB, kTotal).sample_end();
+    b.create(3, 4 * kMiB).lasted(100, 100'000);  // began before the next samples, too
+    a.sample(kTotal - 100 * kMiB, kTotal).sample_end();
+    const std::uint64_t end = session.trace().events[1][1].start.value + 20'000;
+    const auto report = reported(session);
+    REQUIRE(report.balances_size() == 2);  // the first, which is as full as any, and the last
+    for (const report::Balance& balance : report.balances()) {
+        REQUIRE(session.trace().events[0].back().start.value < end);
+        CHECK(part(balance, "process").low_bytes() == 30 * kMiB);
+    }
+    CHECK(part(report.balances(0), "process").high_bytes() == 38 * kMiB);
+    CHECK(part(report.balances(1), "process").high_bytes() == 42 * kMiB);
+}
+
 TEST_CASE("what other recorded processes hold is a part of its own; a checkpointed one holds nothing") {
     SessionBuilder session;
     auto& a = session.process();
