@@ -17,6 +17,8 @@ void FrameworkState::apply(const Event& event, const ProcessState& after) {
             ++threads_[event.thread].refusals;
         if (event.kind != Kind::kBlockRefused) return;
     }
+    if (event.kind == Kind::kLinearReleased || event.kind == Kind::kUnmapped)
+        threads_[event.thread].gave_back = true;
     switch (event.kind) {
         case Kind::kBlockAcquired:
             return acquired(event, after);
@@ -177,14 +179,16 @@ void FrameworkState::note_totals(const Event& event) {
 }
 
 // PyTorch asks the driver, returns what is wholly free, and asks again: two refusals in a row, or one and a
-// grant, are such a retry. With max_split_size_mb it asks once more in between, with a limit of its own or
-// during a capture not at all.
+// grant, are such a retry. With max_split_size_mb it asks once more in between, during a capture not at all.
+// With a limit of its own it refuses without asking the driver, and a retry shows only in what was returned.
 void FrameworkState::count_retries(const Event& event) {
     Thread& thread = threads_[event.thread];
     FrameworkDevice& books = devices_[event.device];
     if (thread.refusals >= 2) ++books.retries_at_least;
-    if (thread.refusals >= 1 || event.kind == Kind::kBlockRefused) ++books.retries_at_most;
+    if (thread.refusals >= 1 || thread.gave_back || event.kind == Kind::kBlockRefused)
+        ++books.retries_at_most;
     thread.refusals = 0;
+    thread.gave_back = false;
 }
 
 }  // namespace fragscope::analysis

@@ -171,7 +171,9 @@ class FrameworkState {
     struct Thread {
         std::map<int, ObjectId> streams;  // by device
         std::vector<ObjectId> waits;      // events, of the block that it releases next
-        std::uint32_t refusals = 0;       // by the driver, of memory, since this thread's last block
+        // Since this thread's last block:
+        std::uint32_t refusals = 0;  // by the driver, of memory
+        bool gave_back = false;      // it returned memory to the driver
     };
     using Blocks = std::map<std::uint64_t, FrameworkBlock>;
 

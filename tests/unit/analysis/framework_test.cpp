@@ -282,6 +282,14 @@ TEST_CASE("retries are told by the driver's refusals before a block, as far as t
     CHECK(state.device(0).retries_at_least == 1);
     CHECK(state.device(0).retries_at_most == 2);
     CHECK(state.device(0).refused == 1);
+    // A limit of the allocator's own (set_per_process_memory_fraction): it never asks, returns a segment, and goes on.
+    p.free(kSegment).linear(kSegment, 40 * kMiB);
+    p.call(Kind::kBlockAcquired, kSegment, 40 * kMiB, 40 * kMiB, 40 * kMiB);
+    CHECK(replayed(session).device(0).retries_at_least == 1);
+    CHECK(replayed(session).device(0).retries_at_most == 3);
+    p.call(Kind::kBlockReleased, kSegment, 40 * kMiB, 0, 40 * kMiB);
+    p.call(Kind::kBlockAcquired, kSegment, 40 * kMiB, 40 * kMiB, 40 * kMiB);  // out of its cache
+    CHECK(replayed(session).device(0).retries_at_most == 3);
 }
 
 TEST_CASE("random programs: segments, pieces and totals equal a model of 512-byte cells") {
