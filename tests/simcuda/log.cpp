@@ -46,6 +46,14 @@ std::string open_one(const char* what, const std::string& path, std::atomic<int>
     errno = saved;
 }
 
+std::uint64_t now_ns() {
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+thread_local std::uint64_t charge_time = 0;
+
 int thread_number() { return static_cast<int>(::syscall(SYS_gettid)); }
 
 }  // namespace
@@ -80,14 +88,17 @@ void log_unsafe(const char* kind, const char* name) {
     write_line(log_file, "%d %d %s %s\n", ::getpid(), thread_number(), kind, name);
 }
 
+void note_charge_time() {
+    if (ledger_open()) charge_time = now_ns();
+}
+
 void ledger(const LedgerEntry& e) {
     note_activity(e);
     if (!ledger_open()) return;
-    timespec now{};
-    ::clock_gettime(CLOCK_MONOTONIC, &now);
-    write_line(ledger_file, "%lld%09ld\t%d\t%d\t%s\t0x%" PRIx64 "\t%" PRIu64 "\t%" PRId64 "\t%d\t%" PRIu64
+    const std::uint64_t time = e.charged != 0 && charge_time != 0 ? charge_time : now_ns();
+    write_line(ledger_file, "%" PRIu64 "\t%d\t%d\t%s\t0x%" PRIx64 "\t%" PRIu64 "\t%" PRId64 "\t%d\t%" PRIu64
                "\t0x%" PRIx64 "\n",
-               static_cast<long long>(now.tv_sec), now.tv_nsec, ::getpid(), thread_number(), e.operation, e.object,
+               time, ::getpid(), thread_number(), e.operation, e.object,
                e.bytes, e.charged, e.device, e.free, e.other);
 }
 

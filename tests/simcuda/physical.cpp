@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "log.h"
 #include "physical_table.h"
 
 namespace fragscope::sim {
@@ -241,6 +242,7 @@ void Physical::free_shared(unsigned index) {
     std::replace(owner, owner + pages_, value, kFree);
     handle.used = 0;
     recount();
+    note_charge_time();
 }
 
 bool Physical::try_allocate(int device, std::uint64_t pages, bool contiguous, std::vector<PageRun>& runs) {
@@ -281,12 +283,14 @@ bool Physical::allocate(int device, std::uint64_t pages, bool contiguous, std::v
         collect();
         done = try_allocate(device, pages, contiguous, runs);
     }
+    if (done) note_charge_time();
     free_after = table_->free_pages[device] * page_size_;
     return done;
 }
 
 std::uint64_t Physical::release(int device, const std::vector<PageRun>& runs) {
     Guard guard(*this);
+    note_charge_time();
     std::uint16_t* owner = owners(device);
     for (const PageRun& run : runs) {
         std::fill(owner + run.first, owner + run.first + run.count, kFree);
