@@ -15,9 +15,10 @@ bool LineReader::next() {
     line_.clear();
     cut_ = false;
     ended_ = false;
-    if (!fill()) return false;
+    if (endless_ || !fill()) return false;
     ++number_;
-    while (!ended_ && fill()) {
+    std::size_t taken = 0;
+    while (!ended_ && !endless_ && fill()) {
         const char* begin = buffer_.data() + at_;
         const char* end = buffer_.data() + filled_;
         const char* found = std::find(begin, end, '\n');
@@ -27,6 +28,8 @@ bool LineReader::next() {
         line_.append(begin, kept);
         cut_ = cut_ || kept != bytes;
         at_ += bytes + (ended_ ? 1 : 0);
+        taken += bytes;
+        endless_ = !ended_ && taken > kMaxSkippedBytes;
     }
     if (ended_ && !cut_ && !line_.empty() && line_.back() == '\r') line_.pop_back();
     return true;

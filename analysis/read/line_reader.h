@@ -15,6 +15,9 @@ class LineReader {
   public:
     static constexpr std::size_t kMaxLineBytes = 4096;  // of a longer one only so much is kept
 
+    static constexpr std::size_t kMaxSkippedBytes = std::size_t{64}
+                                                    << 20;  // a line without an end is no text
+
     explicit LineReader(ImportSource& source) : source_(source), buffer_(1 << 16) {}
 
     // False: there are no more lines, or the file cannot be read (ImportSource::problem).
@@ -23,7 +26,9 @@ class LineReader {
         return line_;
     }  // without its end (LF or CR LF); until the next call of next()
     std::uint64_t number() const { return number_; }
-    bool cut() const { return cut_; }      // the line is longer
+    bool cut() const { return cut_; }  // the line is longer
+    // The last line was given up after kMaxSkippedBytes, and what follows is not read.
+    bool endless() const { return endless_; }
     bool ended() const { return ended_; }  // a line end follows; else the file ends inside or behind the line
 
   private:
@@ -37,6 +42,7 @@ class LineReader {
     std::uint64_t number_ = 0;
     bool cut_ = false;
     bool ended_ = false;
+    bool endless_ = false;
 };
 
 // What a message quotes of a stranger's file: printable, and short.

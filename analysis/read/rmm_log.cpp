@@ -239,6 +239,10 @@ class Log {
         device_ = device_in_name(source_.path());
         while (lines_.next())
             if (std::string refused = take_line(); !refused.empty()) return refused;
+        if (lines_.endless())
+            return fmt::format(
+                "cannot read {} as RMM's CSV log: line {} has no end, expected one within {} bytes",
+                source_.path(), lines_.number(), LineReader::kMaxSkippedBytes);
         if (!source_.problem().empty()) return source_.problem();
         if (rows_ == 0 && (bad_ != 0 || !header_seen_))
             return fmt::format(
