@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "activity.h"
+#include "physical.h"
 
 namespace fragscope::sim {
 namespace {
@@ -52,8 +53,6 @@ std::uint64_t now_ns() {
     return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-thread_local std::uint64_t charge_time = 0;
-
 int thread_number() { return static_cast<int>(::syscall(SYS_gettid)); }
 
 }  // namespace
@@ -88,14 +87,10 @@ void log_unsafe(const char* kind, const char* name) {
     write_line(log_file, "%d %d %s %s\n", ::getpid(), thread_number(), kind, name);
 }
 
-void note_charge_time() {
-    if (ledger_open()) charge_time = now_ns();
-}
-
 void ledger(const LedgerEntry& e) {
     note_activity(e);
     if (!ledger_open()) return;
-    const std::uint64_t time = e.charged != 0 && charge_time != 0 ? charge_time : now_ns();
+    const std::uint64_t time = e.charged != 0 && pages_changed_ns() != 0 ? pages_changed_ns() : now_ns();
     write_line(ledger_file, "%" PRIu64 "\t%d\t%d\t%s\t0x%" PRIx64 "\t%" PRIu64 "\t%" PRId64 "\t%d\t%" PRIu64
                "\t0x%" PRIx64 "\n",
                time, ::getpid(), thread_number(), e.operation, e.object,

@@ -34,10 +34,8 @@ struct LedgerEntry {
     std::uint64_t other = 0;  // the object that this one lies in, refers to or comes from; 0: none
 };
 bool ledger_open();
-// Physical pages are being taken or given back now, under the lock that all processes' pages share: the time that this
-// thread's next ledger lines with a charge will state. So their times are in the order in which devices changed, however
-// late a line is written.
-void note_charge_time();
+// A line with a charge states the time when this thread's pages changed (pages_changed_ns), so that these times are in the
+// order in which devices changed, however late a line is written.
 void ledger(const LedgerEntry& entry);
 
 }  // namespace fragscope::sim

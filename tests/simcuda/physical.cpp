@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,15 +16,23 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "log.h"
 #include "physical_table.h"
 
 namespace fragscope::sim {
 namespace {
 
 Physical* g_attached = nullptr;  // for the exit handler
+thread_local std::uint64_t g_changed_ns = 0;
+
+std::uint64_t now_ns() {
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
 
 }  // namespace
+
+std::uint64_t pages_changed_ns() { return g_changed_ns; }
 
 class Physical::Guard {
   public:
@@ -242,7 +251,7 @@ void Physical::free_shared(unsigned index) {
     std::replace(owner, owner + pages_, value, kFree);
     handle.used = 0;
     recount();
-    note_charge_time();
+    g_changed_ns = now_ns();
 }
 
 bool Physical::try_allocate(int device, std::uint64_t pages, bool contiguous, std::vector<PageRun>& runs) {
@@ -283,14 +292,14 @@ bool Physical::allocate(int device, std::uint64_t pages, bool contiguous, std::v
         collect();
         done = try_allocate(device, pages, contiguous, runs);
     }
-    if (done) note_charge_time();
+    if (done) g_changed_ns = now_ns();
     free_after = table_->free_pages[device] * page_size_;
     return done;
 }
 
 std::uint64_t Physical::release(int device, const std::vector<PageRun>& runs) {
     Guard guard(*this);
-    note_charge_time();
+    g_changed_ns = now_ns();
     std::uint16_t* owner = owners(device);
     for (const PageRun& run : runs) {
         std::fill(owner + run.first, owner + run.first + run.count, kFree);

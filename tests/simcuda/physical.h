@@ -40,6 +40,10 @@ struct Offer {
     std::uint64_t within;  // key of the pool that an allocation belongs to; 0: none
 };
 
+// When this thread last took or gave back pages, by CLOCK_MONOTONIC, while it held the lock that all processes share; 0: it
+// never did.
+std::uint64_t pages_changed_ns();
+
 class Physical {
   public:
     // Attaches to the settings' devices. Returns "" or what is wrong. To be called once.
