@@ -20,7 +20,6 @@ namespace {
 
 using wire::Kind;
 
-constexpr std::size_t kKept = 256;  // balances of one device beside the first, the last and the fullest
 // Calls of other threads that overlap with a question are looked for this many records around it.
 constexpr std::size_t kNear = 512;
 
@@ -84,6 +83,7 @@ Quantity booked(const Interval& interval, const Losses& losses, const Scope& sco
 struct SampleRecorder::Work {
     const Trace& trace;
     ProcessIndex process;
+    std::size_t kept;  // balances of one device beside the first, the last and the fullest
     Losses losses;
     Activity activity;
     std::map<std::int32_t, Group> groups;                  // by thread
@@ -100,8 +100,8 @@ struct SampleRecorder::Work {
     };
     std::map<int, Line> lines;
 
-    Work(const Trace& t, ProcessIndex p)
-        : trace(t), process(p), losses(losses_of(t, p)), activity(activity_of(t, p)) {}
+    Work(const Trace& t, ProcessIndex p, std::size_t k)
+        : trace(t), process(p), kept(k), losses(losses_of(t, p)), activity(activity_of(t, p)) {}
 
     Losses lost(const ProcessState& state, Layer layer) const {
         return with_contradictions(narrowed(losses, layer), state.contradictions());
@@ -268,16 +268,16 @@ void SampleRecorder::Work::keep(Balance balance) {
     if (++line.skipped < line.stride) return;
     line.skipped = 0;
     line.kept.push_back(std::move(balance));
-    if (line.kept.size() < 2 * kKept) return;
-    for (std::size_t i = 0; i < kKept; ++i) {
+    if (line.kept.size() / 2 < kept) return;
+    for (std::size_t i = 0; i < kept; ++i) {
         if (i != 0) line.kept[i] = std::move(line.kept[2 * i]);
     }
-    line.kept.resize(kKept);
+    line.kept.resize(kept);
     line.stride *= 2;
 }
 
-SampleRecorder::SampleRecorder(const Trace& trace, ProcessIndex process)
-    : work_(std::make_unique<Work>(trace, process)) {}
+SampleRecorder::SampleRecorder(const Trace& trace, ProcessIndex process, std::size_t kept)
+    : work_(std::make_unique<Work>(trace, process, kept)) {}
 SampleRecorder::~SampleRecorder() = default;
 SampleRecorder::SampleRecorder(SampleRecorder&&) noexcept = default;
 

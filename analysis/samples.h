@@ -1,6 +1,7 @@
 // The balances between the program's calls: what the shim asked the driver at its samples (kSampleEnd).
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -9,11 +10,15 @@
 
 namespace fragscope::analysis {
 
+// A readable number of balances of one device.
+inline constexpr std::size_t kReadableSamples = 256;
+
 // Watches the replay of one process and keeps a balance of each device at its samples: the first, the last,
-// the one with the most taken, and a readable number of others. Without the other processes' parts.
+// the one with the most taken, and `kept` to twice as many of the others, evenly thinned. Without the other
+// processes' parts.
 class SampleRecorder {
   public:
-    SampleRecorder(const Trace& trace, ProcessIndex process);
+    SampleRecorder(const Trace& trace, ProcessIndex process, std::size_t kept = kReadableSamples);
     ~SampleRecorder();
     SampleRecorder(SampleRecorder&&) noexcept;
 
