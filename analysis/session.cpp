@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "analysis/charged.h"
@@ -88,8 +89,9 @@ void SessionWalk::advance(const Failure& failure, const FailureSnapshot& snapsho
 
 const Activity& SessionWalk::activity(ProcessIndex process) {
     const auto found = activities_.find(process);
-    return found != activities_.end() ? found->second
-                                      : activities_.emplace(process, activity_of(trace_, process)).first->second;
+    return found != activities_.end()
+               ? found->second
+               : activities_.emplace(process, activity_of(trace_, process)).first->second;
 }
 
 const ProcessState& SessionWalk::at_the_end(ProcessIndex process) {
@@ -163,14 +165,16 @@ std::vector<OtherProcess> Neighbours::at(ProcessIndex self, const std::string& u
             cursor.state.apply(event);
             std::vector<Interval> after = books_of(cursor);
             if (after == now) continue;
-            cursor.under_way.push_back({ended(event), std::move(now)});
+            cursor.under_way.push_back({event.start.value, ended(event), std::move(now)});
             now = std::move(after);
         }
         const auto device = static_cast<std::size_t>(
             std::find(cursor.ordinals.begin(), cursor.ordinals.end(), ordinal) - cursor.ordinals.begin());
-        Interval charged = now[device];
-        for (const Before& call : cursor.under_way) {
-            const Interval& then = call.charged[device];
+        auto later = cursor.under_way.end();
+        while (later != cursor.under_way.begin() && std::prev(later)->start_ns > to_ns) --later;
+        Interval charged = later == cursor.under_way.end() ? now[device] : later->charged[device];
+        for (auto call = cursor.under_way.begin(); call != later; ++call) {
+            const Interval& then = call->charged[device];
             charged.low =
                 charged.low && then.low ? std::optional(std::min(*charged.low, *then.low)) : std::nullopt;
             charged.high =

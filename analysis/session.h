@@ -40,13 +40,14 @@ class Neighbours {
   public:
     explicit Neighbours(const Trace& trace);
     // What processes other than `self` held on the device; empty if there are none or they do not use it.
-    // Times do not fall from one call to the next.
+    // `from_ns` does not fall from one call to the next; `to_ns` may.
     std::vector<OtherProcess> at(ProcessIndex self, const std::string& uuid, std::uint64_t from_ns,
                                  std::uint64_t to_ns);
 
   private:
-    // What a process held on each of its devices before a call that ended at `end_ns`.
+    // What a process held on each of its devices before a call.
     struct Before {
+        std::uint64_t start_ns = 0;
         std::uint64_t end_ns = 0;
         std::vector<Interval> charged;  // as Cursor::ordinals
     };
@@ -54,7 +55,8 @@ class Neighbours {
         ProcessState state;
         std::size_t next = 0;
         std::vector<int> ordinals;
-        // Calls that are in `state` already and were under way at the last moment: they may still be.
+        // Calls that are in `state` already and were under way at the last moment, or came in it: they may
+        // still be, or not yet, if that moment was longer.
         std::deque<Before> under_way;
     };
     static std::vector<Interval> books_of(const Cursor& cursor);

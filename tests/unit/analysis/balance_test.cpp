@@ -3,6 +3,7 @@
 
 #include <random>
 #include <string>
+#include <vector>
 
 #include "analysis/report.h"
 #include "tests/unit/analysis/builder.h"
@@ -135,6 +136,26 @@ TEST_CASE("another process's call may or may not count at every sample that it i
     }
     CHECK(part(report.balances(0), "process").high_bytes() == 38 * kMiB);
     CHECK(part(report.balances(1), "process").high_bytes() == 42 * kMiB);
+}
+
+TEST_CASE("another process's call after a sample does not count, whatever a longer sample saw of it") {
+    SessionBuilder session;
+    auto& longer = session.process();
+    auto& shorter = session.process();
+    auto& other = session.process();
+    other.create(1, 30 * kMiB);
+    longer.sample(kTotal - 100 * kMiB, kTotal).lasted(0, 100'000).sample_end();
+    shorter.sample(kTotal - 100 * kMiB, kTotal).sample_end();
+    other.create(2, 4 * kMiB);
+    const std::vector<std::vector<Event>>& events = session.trace().events;
+    const Event& asked = events[1].front();
+    REQUIRE(asked.start.value + asked.duration_ns < events[2].back().start.value);
+    const auto report = reported(session);
+    REQUIRE(report.balances_size() == 2);
+    for (const report::Balance& balance : report.balances()) {
+        CHECK(part(balance, "process").low_bytes() == 30 * kMiB);
+        CHECK(part(balance, "process").high_bytes() == (balance.process() == 0 ? 34 : 30) * kMiB);
+    }
 }
 
 TEST_CASE("what other recorded processes hold is a part of its own; a checkpointed one holds nothing") {
