@@ -1,10 +1,10 @@
-// Holds the audit of a recording of several processes against the simulated driver's ledger of the same run, at
-// every sample of every process.
+// Holds the audit of a recording of several processes against the simulated driver's ledger of the same run,
+// at every sample of every process.
 //   audit_check TRACE LEDGER DRIVER_RESERVE
-// At each sample: what the process itself held, column by column; what each other process held; what the device
-// had free; and what no record explains, which is the driver's reserve and the processes' contexts and code. An
-// exact quantity must be equal, an interval must hold the true value. Samples count up to the last mark
-// "mixture:end": until then all processes live.
+// At each sample: what the process itself held, column by column; what each other process held; what the
+// device had free; and what no record explains, which is the driver's reserve and the processes' contexts and
+// code. An exact quantity must be equal, an interval must hold the true value. Samples count up to the last
+// mark "mixture:end": until then all processes live.
 //
 // Prints one JSON object with the numbers; complains on stderr and returns 1 where the two do not agree.
 #include <fmt/format.h>
@@ -42,7 +42,9 @@ struct Books {
 struct Tally {
     std::uint64_t exact = 0;    // one true value and one of ours: they are equal
     std::uint64_t bounded = 0;  // the true value lies in our interval
-    std::uint64_t moving = 0;   // others were at work: of the range of true values one at least fits
+    // Another process was at work while the driver was asked. The true value may have changed meanwhile, or
+    // its call counts or does not: the two intervals have a value in common.
+    std::uint64_t moving = 0;
 };
 
 struct Check {
@@ -58,26 +60,48 @@ struct Check {
             problems.push_back(fmt::format("process {}, device {}, record {}: {}", balance.process.value,
                                            balance.device, balance.scope.snapshot.value_or(0), what));
     }
-    void compare(const Balance& balance, const std::string& column, const Interval& ours, const Range& true_bytes) {
+    // `at_work`: another process was, of those that this amount depends on.
+    void compare(const Balance& balance, const std::string& column, const Interval& ours,
+                 const Range& true_bytes, bool at_work = false) {
         const std::int64_t low = ours.low ? static_cast<std::int64_t>(*ours.low) : INT64_MIN;
         const std::int64_t high = ours.high ? static_cast<std::int64_t>(*ours.high) : INT64_MAX;
-        compare_signed(balance, column, low, high, true_bytes);
+        compare_signed(balance, column, low, high, true_bytes, at_work);
     }
-    void compare_signed(const Balance& balance, const std::string& column, std::int64_t low, std::int64_t high,
-                        const Range& true_bytes) {
+    void compare_signed(const Balance& balance, const std::string& column, std::int64_t low,
+                        std::int64_t high, const Range& true_bytes, bool at_work) {
         if (true_bytes.high < low || true_bytes.low > high) {
             return problem(balance, fmt::format("{} is {} to {}, and in truth {} to {}", column, low, high,
                                                 true_bytes.low, true_bytes.high));
         }
         Tally& tally = columns[column];
-        ++(!true_bytes.single() ? tally.moving : low == high ? tally.exact : tally.bounded);
+        ++(!true_bytes.single() || (at_work && low != high) ? tally.moving
+           : low == high                                    ? tally.exact
+                                                            : tally.bounded);
     }
 
     void at(const Balance& balance, const Books& books);
+    bool at_work(std::int32_t pid, std::uint64_t from_ns, std::uint64_t to_ns) const;
 };
+
+// An end that one of both lacks is open.
+Interval sum_of(const Interval& a, const Interval& b) {
+    const Interval sum = a + b;
+    return {a.low && b.low ? sum.low : std::nullopt, a.high && b.high ? sum.high : std::nullopt};
+}
 
 std::int32_t pid_of(const analysis::Trace& trace, ProcessIndex process) {
     return static_cast<std::int32_t>(trace.processes[process.value].pid());
+}
+
+// Whether a call of that process overlaps with these times.
+bool Check::at_work(std::int32_t pid, std::uint64_t from_ns, std::uint64_t to_ns) const {
+    for (std::uint32_t p = 0; p < trace.events.size(); ++p) {
+        if (pid_of(trace, ProcessIndex{p}) != pid) continue;
+        for (const Event& event : trace.events[p]) {
+            if (event.start.value <= to_ns && event.start.value + event.duration_ns >= from_ns) return true;
+        }
+    }
+    return false;
 }
 
 void Check::at(const Balance& b, const Books& books) {
@@ -86,7 +110,9 @@ void Check::at(const Balance& b, const Books& books) {
     const Held held = truth.held(own, b.device, b.from_ns, b.to_ns);
     const Held space = truth.held(own, -1, b.from_ns, b.to_ns);
     const auto column = [&](Column which) { return held.charged[static_cast<std::size_t>(which)]; };
-    const auto count = [&](const Held& of, Count which) { return of.counts[static_cast<std::size_t>(which)]; };
+    const auto count = [&](const Held& of, Count which) {
+        return of.counts[static_cast<std::size_t>(which)];
+    };
 
     compare(b, "address_reserved", Interval::exactly(books.reserved), count(space, Count::kReserved));
     compare(b, "mapped", Interval::exactly(books.mapped), count(held, Count::kMapped));
@@ -98,21 +124,25 @@ void Check::at(const Balance& b, const Books& books) {
                                                          {"arrays", Column::kArrays},
                                                          {"pools", Column::kPools},
                                                          {"graphs", Column::kGraphs}};
-    Interval attributed = Interval::exactly(0);
+    // Calls of the process's other threads, of any column: they may count more than its part says.
+    Interval under_way = Interval::exactly(0);
+    for (const analysis::Part& part : b.parts) {
+        if (part.id == "under_way") under_way = part.bytes.interval();
+    }
+    Interval attributed = under_way;
     std::size_t own_parts = 0, others = 0;
     for (const analysis::Part& part : b.parts) {
         const auto known = kParts.find(part.id);
-        if (part.id == "process") ++others;
-        if (known == kParts.end()) {
-            // Only threads of the same process bring another kind of part.
-            if (part.id != "process") problem(b, "a part is not expected: " + part.id);
-            continue;
+        if (known != kParts.end()) {
+            ++own_parts;
+            compare(b, part.id, sum_of(part.bytes.interval(), under_way), column(known->second));
+            attributed = sum_of(attributed, part.bytes.interval());
+        } else if (part.id == "process") {
+            ++others;
+        } else if (part.id != "under_way") {
+            // CUPTI alone tells of other parts, and is not listened to.
+            problem(b, "a part is not expected: " + part.id);
         }
-        ++own_parts;
-        compare(b, part.id, part.bytes.interval(), column(known->second));
-        const Interval bytes = part.bytes.interval();
-        attributed.low = attributed.low && bytes.low ? (attributed + bytes).low : std::nullopt;
-        attributed.high = attributed.high && bytes.high ? (attributed + bytes).high : std::nullopt;
     }
     if (own_parts != kParts.size()) problem(b, fmt::format("{} own parts", own_parts));
     compare(b, "attributed", attributed, held.attributed);
@@ -131,17 +161,22 @@ void Check::at(const Balance& b, const Books& books) {
         }
     }
     if (said.size() != others) problem(b, "a part is of a process that the trace does not know");
+    bool any_at_work = false;
     for (const std::int32_t pid : truth.pids()) {
         if (pid == own) continue;
+        const bool works = at_work(pid, b.from_ns, b.to_ns);
+        any_at_work = any_at_work || works;
         const Held other = truth.held(pid, b.device, b.from_ns, b.to_ns);
         taken = taken + other.all;
         overhead = overhead + other.charged[static_cast<std::size_t>(Column::kOverhead)];
         const auto found = said.find(pid);
-        compare(b, "other_processes", found == said.end() ? Interval::exactly(0) : found->second, other.attributed);
+        compare(b, "other_processes", found == said.end() ? Interval::exactly(0) : found->second,
+                other.attributed, works);
     }
     compare(b, "taken", Interval::exactly(b.taken()), taken);
     const analysis::Margin rest = analysis::rest_of(b);
-    compare_signed(b, "unattributed", rest.low.value_or(INT64_MIN), rest.high.value_or(INT64_MAX), overhead);
+    compare_signed(b, "unattributed", rest.low.value_or(INT64_MIN), rest.high.value_or(INT64_MAX), overhead,
+                   any_at_work);
 }
 
 // Sums up to the last mark by which a process says that its work is done.
@@ -190,7 +225,9 @@ int main(int argc, char** argv) {
                 const analysis::DeviceTotals& totals = state.totals(event.device);
                 Books now{0, totals.mapped, totals.linear_requested, totals.pool_live};
                 state.reservations().for_each(
-                    [&](const analysis::Range& range, const analysis::Reservation&) { now.reserved += range.size(); });
+                    [&](const analysis::Range& range, const analysis::Reservation&) {
+                        now.reserved += range.size();
+                    });
                 books[{p, index}] = now;
             }
             ++index;
@@ -205,8 +242,8 @@ int main(int argc, char** argv) {
     }
     std::string columns;
     for (const auto& [name, tally] : check.columns)
-        columns += fmt::format(R"({}"{}": {{"exact": {}, "bounded": {}, "moving": {}}})", columns.empty() ? "" : ", ", name,
-                               tally.exact, tally.bounded, tally.moving);
+        columns += fmt::format(R"({}"{}": {{"exact": {}, "bounded": {}, "moving": {}}})",
+                               columns.empty() ? "" : ", ", name, tally.exact, tally.bounded, tally.moving);
     fmt::print(R"({{"samples": {}, "processes": {}, "ledger_lines": {}, "columns": {{{}}}, "problems": {}}})"
                "\n",
                check.samples, trace.processes.size(), lines.size(), columns, check.problem_count);

@@ -1,6 +1,6 @@
 // One process of a mixture: uses the first device at random by one mechanism, until it is told to stop.
 //
-// Usage: mixture_client vmm|pools|arrays|linear SEED
+// Usage: mixture_client vmm|pools|arrays SEED
 // Says "ready" when it has its context, works from one line on its standard input to the next, sets the mark
 // "mixture:end", says "done" and lives until its standard input ends (programs/mixture.py). Holds at most a
 // gigabyte. Single-threaded. Failures for want of memory are part of the work.
@@ -28,7 +28,6 @@ class Worker {
     void vmm();
     void pools();
     void arrays();
-    void linear();
 
   private:
     std::size_t below(std::size_t limit) { return random_() % limit; }
@@ -157,18 +156,6 @@ void Worker::arrays() {
     }
 }
 
-void Worker::linear() {
-    if (below(5) < 3 && blocks_.size() < 150) {
-        CUdeviceptr made = 0;
-        const std::size_t bytes = below(4) == 0 ? 1 + below(20 * kMiB) : 1 + below(2 * kMiB);
-        if (cuMemAlloc(&made, bytes) == CUDA_SUCCESS) blocks_.push_back(made);
-    } else if (!blocks_.empty()) {
-        std::swap(blocks_[below(blocks_.size())], blocks_.back());
-        cuMemFree(blocks_.back());
-        blocks_.pop_back();
-    }
-}
-
 void mark(const char* text) {
     void* found = dlsym(RTLD_DEFAULT, "fragscope_shim_mark");
     void (*set)(const char*) = nullptr;
@@ -185,11 +172,10 @@ int main(int argc, char** argv) {
     void (Worker::*step)() = how == "vmm"      ? &Worker::vmm
                              : how == "pools"  ? &Worker::pools
                              : how == "arrays" ? &Worker::arrays
-                             : how == "linear" ? &Worker::linear
                                                : nullptr;
     CUcontext context = nullptr;
-    if (step == nullptr || cuInit(0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
-        cuCtxSetCurrent(context) != CUDA_SUCCESS)
+    if (step == nullptr || cuInit(0) != CUDA_SUCCESS ||
+        cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS || cuCtxSetCurrent(context) != CUDA_SUCCESS)
         return EXIT_FAILURE;
     Worker worker(static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10)));
     char rest[64];

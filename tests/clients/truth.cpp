@@ -85,8 +85,8 @@ std::string Truth::build(const std::vector<Line>& lines) {
         const auto column = column_of(line.operation);
         const auto counted = count_of(line.operation);
         if (line.charged != 0 && !column)
-            return fmt::format("ledger line {}: {} charges {} bytes, and the check does not know what for", i + 1,
-                               soak::name_of(line.operation), line.charged);
+            return fmt::format("ledger line {}: {} charges {} bytes, and the check does not know what for",
+                               i + 1, soak::name_of(line.operation), line.charged);
         if (std::find(pids_.begin(), pids_.end(), line.pid) == pids_.end()) pids_.push_back(line.pid);
         if (!(column && line.charged != 0) && !counted) continue;
         std::vector<Point>& points = points_[{line.pid, line.device}];

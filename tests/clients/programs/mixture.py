@@ -15,7 +15,8 @@ import sys
 def main():
     ends_itself, told, failed = [], [], []
     for name, variables, command in json.loads(sys.argv[1]):
-        process = subprocess.Popen(command, env=os.environ | variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(command, env=os.environ | variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   text=True)
         (told if name.startswith("told") else ends_itself).append((name, process))
 
     def await_word(word, name, process):

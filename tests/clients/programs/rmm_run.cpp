@@ -1,6 +1,7 @@
 // A random program of allocations through RAPIDS RMM's own resources, which logs itself by RMM's logging adaptor.
 //
 //   rmm_run RESOURCE LOG SEED STEPS THREADS serial|free
+//   rmm_run RESOURCE LOG SEED 0 1 mixture
 //
 // RESOURCE: cuda, managed, cuda_async, pool, pool_managed, arena, binning, fixed_size or limiting. Above it stand, from the
 // inside: logging (writes LOG), thread-safe tracking and statistics, and a callback on failures, which sometimes wants a
@@ -9,14 +10,20 @@
 // In serial mode each operation is alone, and a mark "row" is set where RMM writes the line: behind an allocation or a
 // failure, before a deallocation. So the n-th mark of a recording belongs to the n-th line of the log. Around all of them
 // stand the marks "begin" and "end". Prints one JSON object with RMM's own accounts.
+//
+// In mixture mode it is one process of several (mixture.py): it says "ready", works from one line on its standard input to
+// the next, a few thousand steps a second, sets the mark "mixture:end", says "done" and lives until its input ends.
 #include <fragscope.h>
 
 #include <cuda_runtime_api.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -91,12 +98,13 @@ class Program {
           statistics_(&tracking_),
           callback_(&statistics_, &Program::failed, this) {}
 
-    void run(unsigned thread, std::uint64_t seed, unsigned steps) {
+    // Steps for as long as `more`, which is told how many there were, wants one.
+    void run(unsigned thread, std::uint64_t seed, const std::function<bool(unsigned)>& more) {
         std::mt19937_64 random(seed * 1000 + thread);
         const rmm::cuda_stream own;
         const std::vector<rmm::cuda_stream_view> streams{rmm::cuda_stream_legacy, rmm::cuda_stream_per_thread,
                                                          rmm::cuda_stream_default, own.view()};
-        for (unsigned step = 0; step < steps; ++step) {
+        for (unsigned step = 0; more(step); ++step) {
             const rmm::cuda_stream_view stream = streams[random() % streams.size()];
             if (random() % 100 < (live() < 48 ? 65u : 30u))
                 allocate(size(random), stream);
@@ -196,6 +204,24 @@ class Program {
     std::atomic<unsigned> failures_{0};
 };
 
+int mixture(const std::string& name, const std::string& log, std::uint64_t seed) {
+    char rest[64];
+    std::puts("ready");
+    std::fflush(stdout);
+    if (read(STDIN_FILENO, rest, sizeof rest) <= 0) return 1;
+    Program program(name, log, /*serial=*/false);
+    program.run(0, seed, [](unsigned step) {
+        pollfd input{STDIN_FILENO, POLLIN, 0};
+        return step % 3 != 0 || poll(&input, 1, 1) == 0;
+    });
+    fragscope_mark("mixture:end");
+    std::puts("done");
+    std::fflush(stdout);
+    while (read(STDIN_FILENO, rest, sizeof rest) > 0) {
+    }
+    std::_Exit(0);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -204,12 +230,14 @@ int main(int argc, char** argv) {
     const unsigned steps = static_cast<unsigned>(std::strtoul(argv[4], nullptr, 10));
     const unsigned threads = static_cast<unsigned>(std::strtoul(argv[5], nullptr, 10));
     cudaFree(nullptr);  // the driver is in use from here on, so that marks are recorded
+    if (std::string(argv[6]) == "mixture") return mixture(argv[1], argv[2], seed);
     Program program(argv[1], argv[2], std::string(argv[6]) == "serial");
     fragscope_mark("begin");
+    const auto more = [steps](unsigned step) { return step < steps; };
     std::vector<std::thread> others;
     for (unsigned thread = 1; thread < threads; ++thread)
-        others.emplace_back([&, thread] { program.run(thread, seed, steps); });
-    program.run(0, seed, steps);
+        others.emplace_back([&, thread] { program.run(thread, seed, more); });
+    program.run(0, seed, more);
     for (std::thread& other : others) other.join();
     program.deallocate_all();
     fragscope_mark("end");
