@@ -2,10 +2,14 @@
 
 Usage: suite.py BUILD CACHE [GROUP|GROUP.CHECK|ENVIRONMENT…]
        suite.py --environments [GROUP|GROUP.CHECK|ENVIRONMENT…]     which environments these checks need, one a line
-BUILD is a built tree, CACHE the folder of tests/clients/install. Runs the checks one after the other, prints each with
-its result and time, and last "N passed, N failed". Nothing is skipped: what is not installed fails.
+BUILD is a built tree, CACHE the folder of tests/clients/install. Runs as many checks at a time as there are processors
+(FRAGSCOPE_JOBS: another number), prints each with its result and time when it ends, and last "N passed, N failed".
+Nothing is skipped: what is not installed fails.
 Exit status: 0 all passed, 1 something failed or nothing ran, 2 no such group, check or environment.
 """
+import concurrent.futures
+import multiprocessing
+import os
 import pathlib
 import sys
 import tempfile
@@ -45,6 +49,12 @@ def run_check(build, cache, check):
             client.close()
 
 
+def timed(build, cache, name):
+    begun = time.monotonic()
+    why = run_check(build, cache, CHECKS[name])
+    return why, time.monotonic() - begun
+
+
 def main():
     if sys.argv[1:2] == ["--environments"]:
         print("\n".join(sorted({name for each in chosen(sys.argv[2:]) for name in each.needs})))
@@ -53,15 +63,18 @@ def main():
         sys.exit(__doc__)
     build, cache, words = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3:]
     passed = failed = 0
-    for check in chosen(words):
-        begun = time.monotonic()
-        why = run_check(build, cache, check)
-        print(f"{'ok' if why is None else 'FAILED':<7}{check.name:<44}{time.monotonic() - begun:>7.1f} s", flush=True)
-        if why is None:
-            passed += 1
-        else:
-            failed += 1
-            print("".join(f"       {line}\n" for line in why[-6000:].splitlines()), end="", flush=True)
+    jobs = int(os.environ.get("FRAGSCOPE_JOBS") or os.cpu_count() or 1)
+    # Processes, not threads: a check that changes its environment or folder changes its own.
+    with concurrent.futures.ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+        running = {pool.submit(timed, build, cache, check.name): check for check in chosen(words)}
+        for done in concurrent.futures.as_completed(running):
+            why, seconds = done.result()
+            print(f"{'ok' if why is None else 'FAILED':<7}{running[done].name:<44}{seconds:>7.1f} s", flush=True)
+            if why is None:
+                passed += 1
+            else:
+                failed += 1
+                print("".join(f"       {line}\n" for line in why[-6000:].splitlines()), end="", flush=True)
     print(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed or not passed else 0)
 
