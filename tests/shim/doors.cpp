@@ -9,5 +9,7 @@ namespace fragscope::interpose {
 void* answer(void* found, const void*) { return found; }
 void found_nothing(const void*) {}
 void* look_up_after_us(const char* name) { return dlsym(RTLD_NEXT, name); }
+void* look_up_in_scope_of(const void*, const char* name) { return dlsym(RTLD_DEFAULT, name); }
+void* look_up_as_asked(void* handle, const char* name) { return dlsym(handle, name); }
 
 }  // namespace fragscope::interpose
