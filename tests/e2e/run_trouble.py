@@ -620,7 +620,8 @@ def unreadable_traces(p):
     expect(p.run("churn:500"), 0)
     good = p.trace.read_bytes()
     newer = bytearray(good)
-    newer[8:12] = (3).to_bytes(4, "little")
+    version = int.from_bytes(good[8:12], "little") + 1
+    newer[8:12] = version.to_bytes(4, "little")
     assert checksum(good[:24]) == good[24:32]
     newer[24:32] = checksum(bytes(newer[:24]))
     other = p.folder / "other.fst"
@@ -630,7 +631,7 @@ def unreadable_traces(p):
     first_chunk[70] ^= 0x10
     contents = ((b"", 1, "is empty"), (b"some text", 1, "is not a Fragscope trace"),
                 (b"x" * 10000, 1, "is not a Fragscope trace"), (good[:40], 1, "nothing of it can be read"),
-                (first_chunk, 1, "nothing of it can be read"), (newer, 1, "has trace format version 3"),
+                (first_chunk, 1, "nothing of it can be read"), (newer, 1, f"has trace format version {version}"),
                 (good[:-10], 3, "cut off"), (good[:len(good) // 2], 3, "cut off"), (middle, 3, "cut off"),
                 (good + b"x", 3, "at offset"))
     for command in ("dump", "explain", "report"):

@@ -54,7 +54,8 @@ TEST_CASE("payload fields have different names, and amounts say that they are by
             CHECK(different.insert(field.name).second);
             const bool says_bytes =
                 field.name.size() >= 5 && field.name.substr(field.name.size() - 5) == "bytes";
-            CHECK(says_bytes == (field.form == PayloadForm::kBytes));
+            CHECK(says_bytes ==
+                  (field.form == PayloadForm::kBytes || field.form == PayloadForm::kTotal));
         }
     }
     const analysis::PayloadNames memory = analysis::payload_names(wire::Kind::kDeviceMemory);
