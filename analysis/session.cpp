@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "analysis/charged.h"
+#include "analysis/kinds.h"
 
 namespace fragscope::analysis {
 
@@ -104,6 +105,37 @@ std::vector<OtherProcess> SessionWalk::others(const std::string& uuid, std::uint
     return neighbours_.at({static_cast<std::uint32_t>(current_)}, uuid, from_ns, to_ns);
 }
 
+namespace {
+
+// What is held if a call that is counted in it, and changed it from `before` to `after`, does not count yet.
+Interval with_or_without(Interval held, const Interval& before, const Interval& after) {
+    if (!held.low || !before.low || !after.low) {
+        held.low.reset();
+    } else if (*after.low > *before.low) {
+        held.low = *held.low - std::min(*held.low, *after.low - *before.low);
+    }
+    if (!held.high || !before.high || !after.high) {
+        held.high.reset();
+    } else if (*before.high > *after.high) {
+        held.high = *held.high + std::min(UINT64_MAX - *held.high, *before.high - *after.high);
+    }
+    return held;
+}
+
+// Of each event: when the first acquisition from it on began. An acquisition has its number when its call
+// ends.
+std::vector<std::uint64_t> begins_of(const std::vector<Event>& events) {
+    std::vector<std::uint64_t> out(events.size());
+    std::uint64_t first = UINT64_MAX;
+    for (std::size_t i = events.size(); i-- > 0;) {
+        if (acquires(events[i].kind)) first = std::min(first, events[i].start.value);
+        out[i] = first;
+    }
+    return out;
+}
+
+}  // namespace
+
 Neighbours::Neighbours(const Trace& trace) : trace_(trace), absent_(trace.events.size()) {
     for (std::uint32_t process = 0; process < trace.events.size(); ++process) {
         std::vector<int> ordinals;
@@ -111,7 +143,8 @@ Neighbours::Neighbours(const Trace& trace) : trace_(trace), absent_(trace.events
             for (const trace::Device& device : trace.processes[process].devices())
                 ordinals.push_back(static_cast<int>(device.ordinal()));
         }
-        cursors_.push_back({state_of(trace, {process}), 0, std::move(ordinals), {}});
+        cursors_.push_back(
+            {state_of(trace, {process}), 0, std::move(ordinals), begins_of(trace.events[process]), {}});
     }
     find_checkpoints();
 }
@@ -152,34 +185,31 @@ std::vector<OtherProcess> Neighbours::at(ProcessIndex self, const std::string& u
         Cursor& cursor = cursors_[process];
         const auto& events = trace_.events[process];
         const auto ended = [](const Event& e) { return e.start.value + e.duration_ns; };
-        while (!cursor.under_way.empty() && cursor.under_way.front().end_ns <= from_ns)
-            cursor.under_way.pop_front();
+        std::erase_if(cursor.under_way, [from_ns](const Call& call) { return call.end_ns <= from_ns; });
         if (cursor.under_way.empty()) {
             for (; cursor.next < events.size() && ended(events[cursor.next]) <= from_ns; ++cursor.next)
                 cursor.state.apply(events[cursor.next]);
         }
         // Calls that were under way, or came while the driver was asked: each of them may or may not count.
         std::vector<Interval> now = books_of(cursor);
-        for (; cursor.next < events.size() && events[cursor.next].start.value <= to_ns; ++cursor.next) {
+        for (; cursor.next < events.size() &&
+               (events[cursor.next].start.value <= to_ns || cursor.begins[cursor.next] <= to_ns);
+             ++cursor.next) {
             const Event& event = events[cursor.next];
             cursor.state.apply(event);
             std::vector<Interval> after = books_of(cursor);
             if (after == now) continue;
-            cursor.under_way.push_back({event.start.value, ended(event), std::move(now)});
+            if (ended(event) > from_ns)
+                cursor.under_way.push_back({event.start.value, ended(event), std::move(now), after});
             now = std::move(after);
         }
         const auto device = static_cast<std::size_t>(
             std::find(cursor.ordinals.begin(), cursor.ordinals.end(), ordinal) - cursor.ordinals.begin());
         auto later = cursor.under_way.end();
         while (later != cursor.under_way.begin() && std::prev(later)->start_ns > to_ns) --later;
-        Interval charged = later == cursor.under_way.end() ? now[device] : later->charged[device];
-        for (auto call = cursor.under_way.begin(); call != later; ++call) {
-            const Interval& then = call->charged[device];
-            charged.low =
-                charged.low && then.low ? std::optional(std::min(*charged.low, *then.low)) : std::nullopt;
-            charged.high =
-                charged.high && then.high ? std::optional(std::max(*charged.high, *then.high)) : std::nullopt;
-        }
+        Interval charged = later == cursor.under_way.end() ? now[device] : later->before[device];
+        for (auto call = cursor.under_way.begin(); call != later; ++call)
+            charged = with_or_without(charged, call->before[device], call->after[device]);
         const trace::Process& p = trace_.processes[process];
         if (p.has_ended_ns() && p.ended_ns() <= from_ns) continue;  // the driver took everything back
         for (const Absence& absence : absent_[process]) {

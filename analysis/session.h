@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -45,19 +44,20 @@ class Neighbours {
                                  std::uint64_t to_ns);
 
   private:
-    // What a process held on each of its devices before a call.
-    struct Before {
+    // What a process held on each of its devices before a call and after it, as Cursor::ordinals.
+    struct Call {
         std::uint64_t start_ns = 0;
         std::uint64_t end_ns = 0;
-        std::vector<Interval> charged;  // as Cursor::ordinals
+        std::vector<Interval> before, after;
     };
     struct Cursor {
         ProcessState state;
         std::size_t next = 0;
         std::vector<int> ordinals;
+        std::vector<std::uint64_t> begins;  // see begins_of
         // Calls that are in `state` already and were under way at the last moment, or came in it: they may
         // still be, or not yet, if that moment was longer.
-        std::deque<Before> under_way;
+        std::vector<Call> under_way;
     };
     static std::vector<Interval> books_of(const Cursor& cursor);
     // While another process had it checkpointed, its memory was not on the device.

@@ -158,6 +158,36 @@ TEST_CASE("another process's call after a sample does not count, whatever a long
     }
 }
 
+TEST_CASE("of another process's calls at the same time, each may or may not count") {
+    SessionBuilder session;
+    auto& a = session.process();
+    auto& b = session.process();
+    b.create(1, 30 * kMiB).create(2, 10 * kMiB);
+    // Its second thread's call is over, its first one's is not.
+    b.release(1).lasted(0, 1'000'000).thread(2).create(3, 4 * kMiB);
+    a.sample(kTotal - 100 * kMiB, kTotal).sample_end();
+    const auto report = reported(session);
+    REQUIRE(report.balances_size() == 1);
+    CHECK(part(report.balances(0), "process").low_bytes() == 14 * kMiB);
+    CHECK(part(report.balances(0), "process").high_bytes() == 44 * kMiB);
+}
+
+TEST_CASE("another process's acquisition may count although calls after the sample were numbered before it") {
+    SessionBuilder session;
+    auto& a = session.process();
+    auto& b = session.process();
+    b.create(1, 30 * kMiB);
+    const std::uint64_t before = session.trace().events[1].back().start.value;
+    a.sample(kTotal - 100 * kMiB, kTotal).sample_end();
+    b.thread(2).create(2, 4 * kMiB).thread(1).create(3, 8 * kMiB);
+    const std::uint64_t now = session.trace().events[1].back().start.value;
+    b.lasted(now - before - 1, 0);
+    const auto report = reported(session);
+    REQUIRE(report.balances_size() == 1);
+    CHECK(part(report.balances(0), "process").low_bytes() == 30 * kMiB);
+    CHECK(part(report.balances(0), "process").high_bytes() >= 38 * kMiB);
+}
+
 TEST_CASE("what other recorded processes hold is a part of its own; a checkpointed one holds nothing") {
     SessionBuilder session;
     auto& a = session.process();
