@@ -164,14 +164,14 @@ void Check::at(const Balance& b, const Books& books) {
     bool any_at_work = false;
     for (const std::int32_t pid : truth.pids()) {
         if (pid == own) continue;
-        const bool works = at_work(pid, b.from_ns, b.to_ns);
-        any_at_work = any_at_work || works;
         const Held other = truth.held(pid, b.device, b.from_ns, b.to_ns);
         taken = taken + other.all;
         overhead = overhead + other.charged[static_cast<std::size_t>(Column::kOverhead)];
         const auto found = said.find(pid);
-        compare(b, "other_processes", found == said.end() ? Interval::exactly(0) : found->second,
-                other.attributed, works);
+        const Interval ours = found == said.end() ? Interval::exactly(0) : found->second;
+        const bool works = !ours.exact() && at_work(pid, b.from_ns, b.to_ns);
+        any_at_work = any_at_work || works;
+        compare(b, "other_processes", ours, other.attributed, works);
     }
     compare(b, "taken", Interval::exactly(b.taken()), taken);
     const analysis::Margin rest = analysis::rest_of(b);
