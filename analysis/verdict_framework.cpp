@@ -85,7 +85,7 @@ std::optional<Verdict> refused_by_allocator(const Situation& s, const std::vecto
         base != nullptr && base->fit == Fit::kDoesNotFit) {
         Verdict out;
         set(out, Verdict::other_constraint, "stream_ownership",
-            fmt::format("{}; {}. A gap of {} would hold the block, but lies in a segment of another stream: "
+            fmt::format("{}. {}. A gap of {} would hold the block, but lies in a segment of another stream: "
                         "PyTorch's allocator gives a gap to its own stream only.",
                         free_and_needed(s), held_in_words(own), in_words(own.largest_of_other_streams)));
         out.add_removed("with_framework_gaps_merged");
@@ -101,7 +101,7 @@ Verdict framework_cause(const Situation& s, const Counterfactual& main) {
         case Blame::kFrameworkWaiting:
             set(out, Verdict::other_constraint, "pending_frees",
                 fmt::format(
-                    "{}; {}, and {} are in blocks that the program freed and that wait for other "
+                    "{}. {}, and {} are in blocks that the program freed and that wait for other "
                     "streams (record_stream): once those have come that far, {} go back to the device.",
                     free_and_needed(s), held_in_words(own), in_words(own.waiting.interval()),
                     in_words(main.freed.interval())));
@@ -110,13 +110,13 @@ Verdict framework_cause(const Situation& s, const Counterfactual& main) {
             if (own.gave_up) {
                 set(out, Verdict::other_constraint, "pool_ownership",
                     fmt::format(
-                        "{}; {}, and {} are in segments without any block. PyTorch returns such "
+                        "{}. {}, and {} are in segments without any block. PyTorch returns such "
                         "segments before it gives up; those that are left belong to a private pool (a "
                         "CUDA graph's, a MemPool), or a stream was being captured.",
                         free_and_needed(s), held_in_words(own), in_words(own.reclaimable.interval())));
             } else {
                 set(out, Verdict::other_constraint, "cached_by_allocator",
-                    fmt::format("{}; {}, and {} are in segments without any block, which "
+                    fmt::format("{}. {}, and {} are in segments without any block, which "
                                 "torch.cuda.empty_cache() would have given back.",
                                 free_and_needed(s), held_in_words(own),
                                 in_words(own.reclaimable.interval())));
