@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from bench import TIMEOUT
-from groups.crowds import existing, lost_records
+from groups.crowds import existing, lost_of_kinds
 from groups.preloads import doctest
 from registry import check
 
@@ -31,7 +31,8 @@ def stopped(b):
     b.compare(plain, traced, "steady")
     b.that(took < 20, f"{took} s for {times} pairs of calls")
     recorded = len(b.events("--function", "cuMemAlloc_v2")) + len(b.events("--function", "cuMemFree_v2"))
-    lost = sum(lost_records(b).values())
+    # kLinearAcquired, kLinearReleased: in a buffer so small, names and the like may be lost beside them.
+    lost = lost_of_kinds(b, 1, 4)
     b.that(lost > times, f"{lost} lost: the ring cannot hold so much")
     b.equal(recorded + lost, 2 * times, f"{recorded} recorded, {lost} said to be lost")
     b.that("lost" in b.report(), b.report()[:2000])

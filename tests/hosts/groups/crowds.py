@@ -49,6 +49,13 @@ def lost_records(b):
             for i, part in enumerate(text.split("# losses of process")[1:])}
 
 
+def lost_of_kinds(b, *kinds):
+    """What the trace says was lost of these kinds of records, by their numbers in proto/wire.h."""
+    text = b.tool("dump", b.trace, "--env")
+    lost = re.findall(r"records_by_kind \{\s*key: (\d+)\s*value: (\d+)", text)
+    return sum(int(count) for kind, count in lost if int(kind) in kinds)
+
+
 @check(11, "a 32-bit program, alone and as a child")
 def thirty_two_bits(b):
     if os.uname().machine != "x86_64":
