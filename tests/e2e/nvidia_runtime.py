@@ -4,9 +4,11 @@ The program is hello.cu linked with NVIDIA's unmodified libcudart_static.a. Duri
 functions up, calls cuInit and cuDeviceGetCount, asks for private tables, and then authenticates the driver through the table
 d4082055-…: the simulated driver does not have it, and does not pretend to, so the runtime stops there. Asserted is what
 comes before: every look-up went through the shim and got the answer it would have got without, and the wrapped calls were
-made through the pointers that the shim gave.
-Usage: nvidia_runtime.py BUILD_ROOT PROGRAM
+made through the pointers that the shim gave. How many look-ups there are is known of CUDA 13.0; of another release only
+that there are hundreds, and that the shim counts as many as the driver.
+Usage: nvidia_runtime.py BUILD_ROOT PROGRAM RELEASE
 """
+import collections
 import json
 import os
 import pathlib
@@ -14,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-# Seen with CUDA 13.0.96 on a logging driver: 366 look-ups with flags 0 and 74 with flags 2 (per-thread default stream).
+# Seen with CUDA 13.0.96 on a logging driver, by flags: 366 with 0 and 74 with 2 (per-thread default stream).
 LOOKUPS = {"0": 366, "2": 74}
 AUTHENTICATION = "d4082055-bde6-704b-8d34-ba123c66e1f2"
 
@@ -32,7 +34,7 @@ def driver_log(log):
 
 
 def main():
-    build, program = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+    build, program, release = pathlib.Path(sys.argv[1]).resolve(), *sys.argv[2:4]
     fragscope = build / "tools" / "fragscope"
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
@@ -49,9 +51,11 @@ def main():
             lookups[name] = [line[1:] for line in lines if line[0] == "lookup"]
             assert ["table", AUTHENTICATION, "NOT_FOUND"] in lines, f"{name}: the runtime did not come as far as it does"
         assert lookups["traced"] == lookups["plain"], "the shim changed what the runtime asks for or is answered"
-        for flags, count in LOOKUPS.items():
-            seen = sum(line[2] == flags for line in lookups["traced"])
-            assert seen == count, f"{seen} look-ups with flags {flags}, {count} expected"
+        asked = len(lookups["traced"])
+        assert asked > 400, f"{asked} look-ups"
+        if release == "13.0":
+            seen = collections.Counter(line[2] for line in lookups["traced"])
+            assert seen == LOOKUPS, f"look-ups by flags: {dict(seen)}, {LOOKUPS} expected"
 
         dump = subprocess.run([fragscope, "dump", "--json", trace], capture_output=True, text=True, check=True, timeout=60)
         called = [json.loads(line)["function"] for line in dump.stdout.splitlines()]
@@ -60,10 +64,10 @@ def main():
         env = subprocess.run([fragscope, "dump", "--env", "--json", trace], capture_output=True, text=True, check=True,
                              timeout=60)
         process = next(p for p in map(json.loads, env.stdout.splitlines()) if "pid" in p)
-        # The shim's own count: the 440, and the one dlsym by which the runtime starts.
-        assert int(process["lookups"]) == sum(LOOKUPS.values()) + 1, process["lookups"]
+        # The shim's own count: those that the driver saw, and the one dlsym by which the runtime starts.
+        assert int(process["lookups"]) == asked + 1, (process["lookups"], asked)
         assert int(process.get("lookups_unmatched", 0)) == 0, process
-        print(f"{len(lookups['traced'])} look-ups seen, {process['lookups_hooked']} answered with hooks, then stopped at the "
+        print(f"{asked} look-ups seen, {process['lookups_hooked']} answered with hooks, then stopped at the "
               f"driver's authentication as without the shim")
 
 

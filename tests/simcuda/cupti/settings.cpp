@@ -1,7 +1,5 @@
 #include "settings.h"
 
-#include <cupti_version.h>
-
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +10,9 @@ extern "C" char** environ;
 
 namespace fragscope::sim_cupti {
 namespace {
+
+// Of CUDA 13.0, whose layouts the records have, whatever headers this is built with.
+constexpr std::uint32_t kApiVersion = 130001;
 
 std::string trimmed(const std::string& text) {
     const auto first = text.find_first_not_of(" \t\r");
@@ -94,7 +95,7 @@ void read_environment(Settings& out) {
 
 Settings* read() {
     auto* out = new Settings;
-    out->version = CUPTI_API_VERSION;
+    out->version = kApiVersion;
     if (const char* path = std::getenv("FRAGSCOPE_SIM_CONFIG"); path != nullptr && *path != '\0') read_file(*out, path);
     read_environment(*out);
     if (!out->wrong.empty()) std::fprintf(stderr, "simulated CUPTI: %s\n", out->wrong.c_str());
