@@ -1,4 +1,5 @@
 """Programs with NVIDIA's own runtime, without and with a recording around them."""
+import collections
 import re
 import sys
 
@@ -24,6 +25,8 @@ def lookups(run):
         plain = run.command([program])
         traced, trace = run.recorded([program], f"hello_{flavour}")
         process = traced_process(run, trace)
+        if not process:
+            return {"problem": f"the recording of {program} has no process: " + traced.stderr.decode(errors="replace")[-300:]}
         counts = {key: int(process.get(key, 0)) for key in ("lookups", "lookups_hooked", "lookups_unmatched")}
         events = run.json_lines(run.fragscope("dump", "--json", trace))
         out[flavour] = {**counts, "hooks_missing": process.get("hooks_missing", []), "status": traced.returncode,
@@ -32,6 +35,8 @@ def lookups(run):
         words.append(f"{flavour}: {counts['lookups']} look-ups, {counts['lookups_hooked']} with hooks, "
                      f"{counts['lookups_unmatched']} of no exported symbol, status {traced.returncode} "
                      f"({plain.returncode} without)")
+    if not out:
+        return {"not_here": "; ".join(words)}
     if run.simulated:
         out["authentication"] = NOT_SIMULATED["not_here"]
     return {"summary": "; ".join(words), **out}
@@ -59,8 +64,12 @@ def unchanged(run):
             if failed.returncode in (0, 3) and failed.stdout:
                 row["verdict"] = run.json(failed).get("verdict", {}).get("cause")
             rows.append(row)
+    if not rows:
+        return {"not_here": "no program with NVIDIA's runtime is carried along"}
+    ends = collections.Counter(row["status_without"] for row in rows)
     different = [f"{r['program']} ({r['runtime']})" for r in rows if r["status"] != r["status_without"] or not r["same_output"]]
-    return {"summary": f"{len(rows)} programs, {'all as without' if not different else 'different: ' + ', '.join(different)}",
+    return {"summary": f"{len(rows)} programs, {'all as without' if not different else 'different: ' + ', '.join(different)}; "
+                       "without the recorder " + ", ".join(f"{n} ended with {status}" for status, n in sorted(ends.items())),
             "rows": rows}
 
 
@@ -80,12 +89,16 @@ def entry_points(run):
     library = run.runtime()
     if library is None:
         return {"not_here": "no shared runtime is carried along"}
+    plain = run.command([sys.executable, "-c", ASKING, library, "1"])
+    if plain.returncode != 0:
+        return {"not_here": plain.stderr.decode(errors="replace").strip()[-300:]}
     counted = {}
     for times in (1, 101):
         done, trace = run.recorded([sys.executable, "-c", ASKING, library, str(times)], f"asking_{times}")
-        if done.returncode != 0:
-            return {"not_here": done.stderr.decode(errors="replace").strip()[-300:]}
-        counted[times] = int(traced_process(run, trace).get("lookups", 0))
+        process = traced_process(run, trace) if done.returncode == 0 else {}
+        if not process:
+            return {"problem": "with the recorder only: " + done.stderr.decode(errors="replace").strip()[-300:]}
+        counted[times] = int(process.get("lookups", 0))
     more = counted[101] - counted[1]
     return {"summary": f"100 more questions to the runtime made {more} more look-ups: "
                        + ("answered from a cache" if more == 0 else "asked each time" if more >= 100 else "asked sometimes"),

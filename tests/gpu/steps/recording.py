@@ -95,19 +95,25 @@ def cupti(run):
     if "--cupti" not in help_text:
         return {"not_here": "this build has no option --cupti"}
     command = [sys.executable, "-c", EVERY_KIND, str(run.folder)]
-    left = {}
-    for which in ("off", "on"):
-        done, trace = run.recorded(command, f"cupti_{which}", [f"--cupti={which}"])
+    free, traces = [], []  # bytes free at the same point of the program, by cuMemGetInfo
+    for which in ("off", "on", "off"):
+        done, trace = run.recorded(command, f"cupti_{len(free)}", [f"--cupti={which}"])
         if done.returncode != 0:
             return {"problem": f"--cupti={which}: " + done.stderr.decode(errors="replace")[-500:]}
-        left[which] = int(done.stdout.split()[-1])
+        free.append(int(done.stdout.split()[-1]))
+        traces.append(trace)
+    # Three processes at three times: a difference is CUPTI's only where nothing else changed meanwhile.
+    fewer = free[0] - free[1] if free[0] == free[2] else None
+    said = f"not known, as before and after it without CUPTI {free[0]} and {free[2]} bytes were free" if fewer is None else \
+        f"{fewer} bytes, and before and after it without CUPTI equally many were free"
+    trace = traces[1]
     events = run.json_lines(run.fragscope("dump", "--json", trace))
     kinds = collections.Counter(event.get("kind", "") for event in events)
     reported = {kind: count for kind, count in sorted(kinds.items()) if "activity" in kind or "cupti" in kind}
     return {"summary": (", ".join(f"{count} {kind}" for kind, count in reported.items()) or "nothing was reported")
-                       + f"; CUPTI itself takes {left['off'] - left['on']} bytes of the device",
+                       + f"; less free memory with CUPTI at the same point of the program: {said}",
             "kinds": dict(sorted(kinds.items())), "reported": [event for event in events if event.get("kind") in reported],
-            "taken_by_cupti": left["off"] - left["on"]}
+            "free": {"off": free[0], "on": free[1], "off again": free[2]}, "fewer_free": fewer}
 
 
 # Blocks of many sizes, some freed again; the mark and the snapshot are of the same moment.
