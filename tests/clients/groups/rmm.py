@@ -10,6 +10,7 @@ are the fourth book: totals, peak, what is left.
 import bisect
 import collections
 import csv
+import fcntl
 import hashlib
 import json
 import subprocess
@@ -30,7 +31,8 @@ INCLUDE = HERE.parents[1] / "interpose"  # fragscope.h
 
 
 def built(client, venv):
-    """The program, compiled with this environment's RMM; kept beside the environment until something of it changes."""
+    """The program, compiled with this environment's RMM; kept beside the environment until something of it changes. Checks
+    that run at the same time compile it once: the first one, and the others wait for it."""
     packages = next((client.cache / venv / "lib").glob("python3*/site-packages"))
     source = HERE / "programs" / "rmm_run.cpp"
     include = packages / "librmm" / "include"
@@ -39,24 +41,31 @@ def built(client, venv):
     for folder in (include, include / "rapids", include / "rapids" / "libcudacxx", packages / "rapids_logger" / "include",
                    packages / "nvidia" / "cu13" / "include"):
         command += ["-isystem", str(folder)]
-    key = hashlib.sha256("\n".join(command).encode() + source.read_bytes() +
-                         (INCLUDE / "fragscope.h").read_bytes()).hexdigest()[:16]
+    # "complete" has the pins of all packages that are compiled here.
+    files = (source, INCLUDE / "fragscope.h", client.cache / venv / "complete")
+    key = hashlib.sha256(b"\0".join(["\n".join(command).encode(), *[file.read_bytes() for file in files]])).hexdigest()[:16]
     program = client.cache / f"{venv}-built" / key
-    if program.exists():
-        return program, packages
     program.parent.mkdir(exist_ok=True)
+    with open(program.parent / "lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not program.exists():
+            compile_program(client, command, source, packages, program, lock)
+    return program, packages
+
+
+def compile_program(client, command, source, packages, program, lock):
     logger = packages / "rapids_logger" / "lib64" / "librapids_logger.so"
     command += [str(source), "-o", f"{program}.new", str(client.runtime / "libcudart.so.13"), "-pthread", "-ldl"]
     if logger.exists():
         command.append(str(logger))
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        # With the lock, which so lasts as long as the compiler does.
+        done = subprocess.run(command, capture_output=True, text=True, check=False, pass_fds=[lock.fileno()])
     except OSError as error:
         raise Failed(f"RMM's headers cannot be compiled: {error}") from None
     if done.returncode:
         raise Failed("RMM's headers cannot be compiled", done.stderr[-3000:])
     program.with_suffix(".new").rename(program)
-    return program, packages
 
 
 class Block:
