@@ -1,7 +1,7 @@
 """The shim's records of PyTorch's blocks against what PyTorch's allocator itself noted of the same run."""
 import json
 
-from registry import check
+from registry import check, check_in_each
 
 
 def told(events, device):
@@ -42,13 +42,13 @@ def told(events, device):
     return actions
 
 
-def compare(client, *words, variables=None, most_more=lambda size: (1 << 20) + 511):
+def compare(client, *words, torch="torch13", variables=None, most_more=lambda size: (1 << 20) + 511):
     """`most_more`: how many bytes a block may have more than was asked for. The history has the bytes asked for, the report
     those of the block: by default up to 511 more, and in the pool of large blocks up to 1 MiB that is not worth a block of
     its own (kMinBlockSize, kSmallSize of PyTorch's c10/cuda/CUDACachingAllocator.cpp)."""
     out = client.folder / "history.json"
     client.variables = variables or {}
-    client.recorded("torch13", "torch_blocks.py", *words, out)
+    client.recorded(torch, "torch_blocks.py", *words, out)
     events = client.read("dump")
     history = json.loads(out.read_text(encoding="utf-8"))
     noted = [entry for entry in history[0]
@@ -61,14 +61,16 @@ def compare(client, *words, variables=None, most_more=lambda size: (1 << 20) + 5
     for (action, address, size, _), entry in zip(ours, noted):
         if action in ("alloc", "free_requested"):
             client.that(0 <= size - entry["size"] <= most_more(entry["size"]), f"{action} {address:#x} {size} {entry}")
-    client.that({action for action, _, _, _ in ours} >= {"alloc", "free_requested", "free_completed"}, ours)
+        elif action == "oom":
+            client.equal(size, entry["size"], "bytes of an out-of-memory", entry)
+    client.equal({action for action, _, _, _ in ours}, {"alloc", "free_requested", "free_completed", "oom"})
     client.that(any(event["kind"] == "block_waits" for event in events), "no block was used on another stream")
     client.nothing_lost()
 
 
-@check("torch13")
-def one_thread(client):
-    compare(client, 1, 1500, 1, 4)
+@check_in_each("torch12", "torch13")
+def one_thread(client, torch):
+    compare(client, 1, 1500, 1, 4, torch=torch)
 
 
 @check("torch13")

@@ -4,21 +4,21 @@ import collections
 import json
 import subprocess
 
-from registry import check
+from registry import check, check_in_each
 from simulated import HERE, Failed
 from bench import payload  # where simulated.py found it
 from snapshots import compare, settings
 
 SEED = 1
-IN_CI = 60  # snapshots of each setting; with the 17 settings over 1,000
+IN_CI = 60  # snapshots of each setting; over 1,000 with the 17 settings
 
 
-def record(client, setting, seed, snapshots):
+def record(client, setting, seed, snapshots, torch="torch13"):
     """Runs one program under the recorder. Its own lines, as it wrote them."""
     client.settings = settings.simulated(setting)
     client.variables = settings.environment(setting)
     path = client.folder / "said"
-    client.recorded("torch13", HERE / "snapshots" / "program.py", seed, snapshots, path, *setting.features.split(),
+    client.recorded(torch, HERE / "snapshots" / "program.py", seed, snapshots, path, *setting.features.split(),
                     options=("--on-full", "wait:10s"))
     return path.read_text().splitlines()
 
@@ -27,8 +27,8 @@ def states(client, trace):
     return client.tool("state", trace, "--at", "mark:snapshot:*", "--json").splitlines()
 
 
-def one(client, setting, seed=SEED, snapshots=IN_CI):
-    said = record(client, setting, seed, snapshots)
+def one(client, setting, seed=SEED, snapshots=IN_CI, torch="torch13"):
+    said = record(client, setting, seed, snapshots, torch)
     result = compare.compare(states(client, client.trace), said)
     result.done = json.loads(said[-1])["done"]
     if result.problems:
@@ -40,8 +40,8 @@ def one(client, setting, seed=SEED, snapshots=IN_CI):
 
 
 def register(setting):
-    def run(client):
-        result = one(client, setting)
+    def run(client, torch):
+        result = one(client, setting, torch=torch)
         # A program that came to nothing proves nothing.
         for name in ("active_allocated", "inactive", "active_pending_free", "out of memory"):
             client.that(result.seen[name] > 0, f"no {name} in any snapshot", *compare.table(result))
@@ -53,7 +53,7 @@ def register(setting):
 
     run.__name__ = setting.name
     run.__module__ = __name__
-    check("torch13")(run)
+    check_in_each(*setting.environments)(run)
 
 
 for _setting in settings.ALL:

@@ -5,8 +5,8 @@ Usage: program.py SEED SNAPSHOTS OUT [FEATURE …]     features: see settings.py
 
 At each such moment it sets a mark `snapshot:N` and at once, with no allocation of any thread in between, writes down
 torch.cuda.memory._snapshot() and memory_stats() of every device: one JSON object a line in OUT, of only what
-compare.py compares. The last line says how often each step was done. Two threads' steps interleave as they like; all
-else is the same in each run of one seed.
+compare.py compares. The last line says how often each step was done, and the names of all that PyTorch said. Two threads'
+steps interleave as they like; all else is the same in each run of one seed.
 """
 import contextlib
 import ctypes
@@ -25,7 +25,7 @@ from shapes import all_models  # noqa: E402
 
 GROUPS = ("allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes", "active_bytes",
           "inactive_split_bytes")
-COUNTS = ("num_ooms", "num_alloc_retries", "num_device_alloc", "num_device_free")
+COUNTS = ("num_ooms", "num_alloc_retries")
 MOST_LIVE = 500  # tensors of one thread
 
 
@@ -233,6 +233,7 @@ class World:
         self.out = out
         self.mark = marker(features)
         self.taken = 0
+        self.names = set()  # of all that PyTorch says in snapshots and statistics
         self.pools, self.graphs = [], []
         # Blocks that were given up in a capture although other streams had used them: addresses by device. PyTorch records
         # the events that they wait for when the capture has ended.
@@ -376,6 +377,8 @@ class World:
             stats = [torch.cuda.memory_stats(device) for device in range(self.devices)]
             gc.enable()
         self.taken += 1
+        self.names.update(*stats, *({f"segment {name}" for name in s} for s in segments),
+                          *({f"block {name}" for name in b} for s in segments for b in s["blocks"]))
         devices = {}
         for device in range(self.devices):
             said = stats[device]
@@ -412,7 +415,8 @@ def main():
         for thread in [world.first, *world.others]:
             for name, times in thread.done.items():
                 done[name] = done.get(name, 0) + times
-        out.write(json.dumps({"done": done, "snapshots": world.taken, "torch": torch.__version__}) + "\n")
+        out.write(json.dumps({"done": done, "snapshots": world.taken, "torch": torch.__version__,
+                              "names": sorted(world.names)}) + "\n")
         if "mixture" in features:
             world.mark("mixture:end")
             print("done", flush=True)
