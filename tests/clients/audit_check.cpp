@@ -3,8 +3,8 @@
 //   audit_check TRACE LEDGER DRIVER_RESERVE
 // At each sample: what the process itself held, column by column; what each other process held; what the
 // device had free; and what no record explains, which is the driver's reserve and the processes' contexts and
-// code. An exact quantity must be equal, an interval must hold the true value. Samples count up to the last
-// mark "mixture:end": until then all processes live.
+// code. An exact quantity must be equal, an interval must hold the true value, and have both ends but where
+// `Ends` says why not. Samples count up to the last mark "mixture:end": until then all processes live.
 //
 // Prints one JSON object with the numbers; complains on stderr and returns 1 where the two do not agree.
 #include <fmt/format.h>
@@ -47,6 +47,11 @@ struct Tally {
     std::uint64_t moving = 0;
 };
 
+// The ends that our interval must have. The calls tell an array's texels only, which is a lower end; a process
+// asks for its own pools and graphs at its own samples, so of another's there is a lower end too. What is left
+// has an upper end therefore, and a lower one where nothing of that kind is among the parts.
+enum class Ends : std::uint8_t { kBoth, kLow, kHigh };
+
 struct Check {
     const analysis::Trace& trace;
     const Truth& truth;
@@ -62,13 +67,15 @@ struct Check {
     }
     // `at_work`: another process was, of those that this amount depends on.
     void compare(const Balance& balance, const std::string& column, const Interval& ours,
-                 const Range& true_bytes, bool at_work = false) {
+                 const Range& true_bytes, bool at_work = false, Ends ends = Ends::kBoth) {
         const std::int64_t low = ours.low ? static_cast<std::int64_t>(*ours.low) : INT64_MIN;
         const std::int64_t high = ours.high ? static_cast<std::int64_t>(*ours.high) : INT64_MAX;
-        compare_signed(balance, column, low, high, true_bytes, at_work);
+        compare_signed(balance, column, low, high, true_bytes, at_work, ends);
     }
     void compare_signed(const Balance& balance, const std::string& column, std::int64_t low,
-                        std::int64_t high, const Range& true_bytes, bool at_work) {
+                        std::int64_t high, const Range& true_bytes, bool at_work, Ends ends) {
+        if (ends != Ends::kHigh && low == INT64_MIN) problem(balance, column + " has no lower end");
+        if (ends != Ends::kLow && high == INT64_MAX) problem(balance, column + " has no upper end");
         if (true_bytes.high < low || true_bytes.low > high) {
             return problem(balance, fmt::format("{} is {} to {}, and in truth {} to {}", column, low, high,
                                                 true_bytes.low, true_bytes.high));
@@ -135,7 +142,9 @@ void Check::at(const Balance& b, const Books& books) {
         const auto known = kParts.find(part.id);
         if (known != kParts.end()) {
             ++own_parts;
-            compare(b, part.id, sum_of(part.bytes.interval(), under_way), column(known->second));
+            const bool of_arrays = known->second == Column::kArrays && truth.uses(own, Column::kArrays);
+            compare(b, part.id, sum_of(part.bytes.interval(), under_way), column(known->second), false,
+                    of_arrays ? Ends::kLow : Ends::kBoth);
             attributed = sum_of(attributed, part.bytes.interval());
         } else if (part.id == "process") {
             ++others;
@@ -145,7 +154,8 @@ void Check::at(const Balance& b, const Books& books) {
         }
     }
     if (own_parts != kParts.size()) problem(b, fmt::format("{} own parts", own_parts));
-    compare(b, "attributed", attributed, held.attributed);
+    bool open = truth.uses(own, Column::kArrays);
+    compare(b, "attributed", attributed, held.attributed, false, open ? Ends::kLow : Ends::kBoth);
 
     // The others: each that holds anything there has its part.
     const auto reserve = static_cast<std::int64_t>(driver_reserve);
@@ -171,12 +181,17 @@ void Check::at(const Balance& b, const Books& books) {
         const Interval ours = found == said.end() ? Interval::exactly(0) : found->second;
         const bool works = !ours.exact() && at_work(pid, b.from_ns, b.to_ns);
         any_at_work = any_at_work || works;
-        compare(b, "other_processes", ours, other.attributed, works);
+        bool theirs_open = false;
+        for (const Column which : {Column::kArrays, Column::kPools, Column::kGraphs})
+            theirs_open = theirs_open || truth.uses(pid, which);
+        open = open || theirs_open;
+        compare(b, theirs_open ? "other_processes_with_pools_or_arrays" : "other_processes", ours,
+                other.attributed, works, theirs_open ? Ends::kLow : Ends::kBoth);
     }
     compare(b, "taken", Interval::exactly(b.taken()), taken);
     const analysis::Margin rest = analysis::rest_of(b);
     compare_signed(b, "unattributed", rest.low.value_or(INT64_MIN), rest.high.value_or(INT64_MAX), overhead,
-                   any_at_work);
+                   any_at_work, open ? Ends::kHigh : Ends::kBoth);
 }
 
 // Sums up to the last mark by which a process says that its work is done.

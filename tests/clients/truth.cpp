@@ -92,13 +92,21 @@ std::string Truth::build(const std::vector<Line>& lines) {
         std::vector<Point>& points = points_[{line.pid, line.device}];
         Point next = points.empty() ? Point{} : points.back();
         next.time_ns = line.time_ns;
-        if (column) next.charged[static_cast<std::size_t>(*column)] += line.charged;
+        if (column) {
+            next.charged[static_cast<std::size_t>(*column)] += line.charged;
+            used_[line.pid][static_cast<std::size_t>(*column)] |= line.charged != 0;
+        }
         if (counted)
             next.counts[static_cast<std::size_t>(counted->what)] +=
                 counted->sign * static_cast<std::int64_t>(line.bytes);
         points.push_back(next);
     }
     return "";
+}
+
+bool Truth::uses(std::int32_t pid, Column column) const {
+    const auto found = used_.find(pid);
+    return found != used_.end() && found->second[static_cast<std::size_t>(column)];
 }
 
 Held Truth::held(std::int32_t pid, int device, std::uint64_t from_ns, std::uint64_t to_ns) const {

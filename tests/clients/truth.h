@@ -48,6 +48,8 @@ class Truth {
     // Between two moments of the trace.
     Held held(std::int32_t pid, int device, std::uint64_t from_ns, std::uint64_t to_ns) const;
     const std::vector<std::int32_t>& pids() const { return pids_; }
+    // Whether a process was ever charged for it.
+    bool uses(std::int32_t pid, Column column) const;
 
   private:
     struct Point {
@@ -57,6 +59,7 @@ class Truth {
     };
     std::map<std::pair<std::int32_t, int>, std::vector<Point>> points_;
     std::vector<std::int32_t> pids_;
+    std::map<std::int32_t, std::array<bool, kColumns>> used_;
 };
 
 }  // namespace fragscope::clients
