@@ -28,6 +28,7 @@ struct UnseenBlock {
     bool pooled = false;            // the pool's reserved size, which the driver tells, has it in it
     TimeNs from;
     TimeNs to{UINT64_MAX};  // never released, as far as was told
+    TimeNs held_to;         // from `from` to then it was held for certain; before `from`: at no time
     std::string file;       // that asked for it; empty: not known
 };
 
@@ -40,6 +41,7 @@ struct StaticVariable {
     bool managed = false;
     TimeNs from;
     TimeNs to{UINT64_MAX};
+    TimeNs held_to;  // as UnseenBlock::held_to
 };
 
 // Bytes of managed memory that were moved to a device and not back, as unified-memory counters tell.
@@ -67,6 +69,12 @@ struct Activity {
     std::uint64_t only_calls = 0;           // acquisitions that calls tell and CUPTI could have told
     std::uint64_t expected_only_calls = 0;  // of kinds that CUPTI does not tell of: physical handles
     std::uint64_t dropped = 0;              // records, by CUPTI's own count
+    // Some of CUPTI's records may be missing: it dropped them, or the recorder lost them.
+    bool records_missing = false;
+    // Intercepted acquisitions, or releases, may be among the records that the recorder lost: what only CUPTI
+    // tells of need not have gone past the recording.
+    bool acquisitions_lost = false;
+    bool releases_lost = false;
     std::vector<UnseenBlock> unseen;
     // Releases that only CUPTI saw, of memory that a call took: the books hold it still.
     std::uint64_t released_unseen = 0;
@@ -74,11 +82,13 @@ struct Activity {
     std::vector<StaticVariable> statics;
     std::vector<ResidencyStep> residency;
 
-    // What was live of it on the device while the driver was asked about it: `from_ns` to `to_ns`.
+    // What was live of it on the device while the driver was asked about it: `from_ns` to `to_ns`. For
+    // certain only while CUPTI was listened to and nothing is missing; of what is missing the high end says
+    // nothing.
     Interval unseen_at(int device, std::uint64_t page, std::uint64_t from_ns, std::uint64_t to_ns) const;
     Interval statics_at(int device, std::uint64_t from_ns, std::uint64_t to_ns) const;
-    // At least so much managed memory was resident on the device at that time.
-    std::uint64_t resident_at(int device, std::uint64_t time_ns) const;
+    // At least so much managed memory was resident on the device all that time.
+    std::uint64_t resident_at(int device, std::uint64_t from_ns, std::uint64_t to_ns) const;
 };
 
 Activity activity_of(const Trace& trace, ProcessIndex process);
@@ -92,8 +102,8 @@ struct ActivityPart {
 };
 std::vector<ActivityPart> parts_of(const Activity& activity, int device, std::uint64_t page,
                                    const Scope& scope, std::uint64_t from_ns, std::uint64_t to_ns);
-// For Balance::may_hold where CUPTI was listened to.
-inline constexpr char kOwnBuffers[] = "what CUPTI, which the recording switched on, takes for itself";
+// For Balance::may_hold: what CUPTI takes, and what it saw and did not tell.
+std::vector<std::string> in_the_rest(const Activity& activity);
 
 // "CUPTI was used (API version 130001).", or why not; empty: nobody asked for it.
 std::string activity_in_words(const Activity& activity);

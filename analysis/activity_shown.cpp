@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "analysis/session.h"
+#include "analysis/situation.h"
 
 namespace fragscope::analysis {
 namespace {
@@ -89,8 +90,7 @@ void add_residency(const Trace& trace, ProcessIndex process, const Activity& act
         scope.process = process.value;
         scope.device = device_name(trace, process, device);
         scope.domain = "physical";
-        const std::uint64_t start = trace.session.start_ns();
-        scope.time_ns = step->time.value > start ? step->time.value - start : 0;
+        scope.time_ns = since_start(trace, step->time);
         *out.add_resident() =
             Quantity::bounded(
                 report::Quantity::resident, {step->bytes, std::nullopt}, scope,
@@ -100,10 +100,15 @@ void add_residency(const Trace& trace, ProcessIndex process, const Activity& act
     }
 }
 
+const char* or_lost(bool lost, std::uint64_t count) {
+    if (!lost) return "";
+    return count == 1 ? " or is among its lost records" : " or are among its lost records";
+}
+
 }  // namespace
 
-std::optional<report::ActivitySummary> activity_shown(const Trace& trace, ProcessIndex process) {
-    const Activity activity = activity_of(trace, process);
+std::optional<report::ActivitySummary> activity_shown(const Trace& trace, ProcessIndex process,
+                                                      const Activity& activity) {
     if (activity.states.empty()) return std::nullopt;
     report::ActivitySummary out;
     out.set_process(process.value);
@@ -118,6 +123,9 @@ std::optional<report::ActivitySummary> activity_shown(const Trace& trace, Proces
     out.set_released_unseen_bytes(activity.released_unseen_bytes);
     out.set_other_size(activity.other_size);
     out.set_dropped(activity.dropped);
+    out.set_records_missing(activity.records_missing);
+    out.set_acquisitions_lost(activity.acquisitions_lost);
+    out.set_releases_lost(activity.releases_lost);
     add_unseen(trace, process, activity, out);
     for (const StaticVariable& variable : activity.statics) {
         report::StaticVariable& shown = *out.add_statics();
@@ -140,22 +148,28 @@ std::vector<std::string> unseen_in_words(const Activity& activity) {
     }
     std::vector<std::string> out;
     for (const auto& [file, seen] : files) {
-        out.push_back(fmt::format(
-            "{} allocation{} ({} in all) went past the recording and {} seen by CUPTI only{}.", seen.first,
-            seen.first == 1 ? "" : "s", in_words(seen.second), seen.first == 1 ? "was" : "were",
-            file.empty() ? "" : ": " + file + " asked for " + (seen.first == 1 ? "it" : "them")));
+        out.push_back(
+            fmt::format("{} allocation{} ({} in all) went past the recording{} and {} seen by CUPTI only{}.",
+                        seen.first, seen.first == 1 ? "" : "s", in_words(seen.second),
+                        or_lost(activity.acquisitions_lost, seen.first), seen.first == 1 ? "was" : "were",
+                        file.empty() ? "" : ": " + file + " asked for " + (seen.first == 1 ? "it" : "them")));
     }
     if (activity.released_unseen != 0) {
-        out.push_back(fmt::format(
-            "{} release{} of memory that calls took ({}) went past the recording and {} seen by CUPTI only: "
-            "the books "
-            "hold that memory still.",
-            activity.released_unseen, activity.released_unseen == 1 ? "" : "s",
-            in_words(activity.released_unseen_bytes), activity.released_unseen == 1 ? "was" : "were"));
+        out.push_back(
+            fmt::format("{} release{} of memory that calls took ({}) went past the recording{} and {} seen "
+                        "by CUPTI only: "
+                        "the books hold that memory still.",
+                        activity.released_unseen, activity.released_unseen == 1 ? "" : "s",
+                        in_words(activity.released_unseen_bytes),
+                        or_lost(activity.releases_lost, activity.released_unseen),
+                        activity.released_unseen == 1 ? "was" : "were"));
     }
     if (activity.dropped != 0) {
-        out.push_back(fmt::format("CUPTI dropped {} of its records: what it saw alone is the least.",
-                                  activity.dropped));
+        out.push_back(
+            fmt::format("CUPTI dropped {} of its records: what it alone told of may have been released, and "
+                        "more may have "
+                        "gone past the recording.",
+                        activity.dropped));
     }
     return out;
 }

@@ -92,7 +92,8 @@ report::Health health_of(const Trace& trace) {
     return out;
 }
 
-std::vector<std::string> blind_spots_of(const Trace& trace, ProcessIndex process) {
+std::vector<std::string> blind_spots_of(const Trace& trace, ProcessIndex process,
+                                        const Activity& activity) {
     std::vector<std::string> out;
     if (process.value >= trace.processes.size()) return out;
     const trace::Process& p = trace.processes[process.value];
@@ -139,7 +140,7 @@ std::vector<std::string> blind_spots_of(const Trace& trace, ProcessIndex process
             "For {} allocation{} the device could not be found out: no device's sums contain what was taken.",
             unknown_devices, unknown_devices == 1 ? "" : "s"));
     }
-    for (std::string& past : unseen_in_words(activity_of(trace, process))) out.push_back(std::move(past));
+    for (std::string& past : unseen_in_words(activity)) out.push_back(std::move(past));
     return out;
 }
 

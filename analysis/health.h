@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/activity.h"
 #include "analysis/trace.h"
 #include "proto/report.pb.h"
 
@@ -11,6 +12,6 @@ namespace fragscope::analysis {
 
 report::Health health_of(const Trace& trace);
 // What cannot be seen in this process by its nature or its recording, one sentence each.
-std::vector<std::string> blind_spots_of(const Trace& trace, ProcessIndex process);
+std::vector<std::string> blind_spots_of(const Trace& trace, ProcessIndex process, const Activity& activity);
 
 }  // namespace fragscope::analysis

@@ -278,6 +278,10 @@ Losses narrowed(const Losses& losses, Layer layer) {
     return out;
 }
 
+bool may_lack(const Losses& losses, Kind kind) {
+    return losses.by_kind.empty() ? losses.any() : losses.by_kind.contains(kind);
+}
+
 Losses with_contradictions(const Losses& losses, const Contradictions& contradictions) {
     Losses out = losses;
     if (contradictions.unknown_releases + contradictions.unknown_handles != 0) {

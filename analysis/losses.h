@@ -44,6 +44,8 @@ struct Losses {
 Losses losses_of(const Trace& trace, ProcessIndex process);
 // The same as far as it touches one layer. Nothing narrower where the kinds are not known.
 Losses narrowed(const Losses& losses, Layer layer);
+// Whether records of the kind may be among the lost ones.
+bool may_lack(const Losses& losses, wire::Kind kind);
 // The same, and what contradictions show: memory of before the recording or of calls that escaped it, so that
 // there is more than the records say, or less.
 Losses with_contradictions(const Losses& losses, const Contradictions& contradictions);

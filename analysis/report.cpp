@@ -186,7 +186,7 @@ report::Request request_message(const Situation& s, const StackWords& words) {
     return out;
 }
 
-report::ProcessSummary summary_of(const Trace& trace, std::uint32_t index) {
+report::ProcessSummary summary_of(const Trace& trace, std::uint32_t index, const Activity& activity) {
     const trace::Process& process = trace.processes[index];
     report::ProcessSummary out;
     out.set_index(index);
@@ -202,7 +202,7 @@ report::ProcessSummary summary_of(const Trace& trace, std::uint32_t index) {
         out.set_failures(static_cast<std::uint64_t>(std::count_if(
             events.begin(), events.end(), [](const Event& event) { return is_failure(event); })));
     }
-    for (const std::string& blind : blind_spots_of(trace, {index})) out.add_blind_spots(blind);
+    for (const std::string& blind : blind_spots_of(trace, {index}, activity)) out.add_blind_spots(blind);
     return out;
 }
 
@@ -310,23 +310,23 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
     out.set_trace(trace.path);
     *out.mutable_health() = health_of(trace);
     out.set_duration_ns(duration_of(trace));
-    for (std::uint32_t index = 0; index < trace.processes.size(); ++index) {
-        *out.add_processes() = summary_of(trace, index);
-    }
     add_devices(trace, out);
     // One replay of each process serves its failures and its time line.
     std::vector<RunRecorder> recorders;
     std::vector<SampleRecorder> samplers;
     std::vector<FullestMoment> fullest(trace.events.size());
-    for (std::uint32_t index = 0; index < trace.events.size(); ++index) {
-        recorders.emplace_back(trace, ProcessIndex{index});
-        samplers.emplace_back(trace, ProcessIndex{index});
-    }
     SessionWalk walk(trace, [&](ProcessIndex process, const ProcessState& state, const Event& event) {
         recorders[process.value].add(state, event);
         samplers[process.value].add(state, event);
         fullest[process.value].add(state, event);
     });
+    for (std::uint32_t index = 0; index < trace.events.size(); ++index) {
+        recorders.emplace_back(trace, ProcessIndex{index});
+        samplers.emplace_back(trace, ProcessIndex{index}, walk.activity({index}));
+    }
+    for (std::uint32_t index = 0; index < trace.processes.size(); ++index) {
+        *out.add_processes() = summary_of(trace, index, walk.activity({index}));
+    }
     std::vector<FailedAt> at_failures;
     std::uint32_t verdicts = 0;
     for (const Failure& failure : list_failures(trace)) {
@@ -383,7 +383,8 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
     add_neighbours(trace, samples);
     add_balances(trace, samples, at_failures, out);
     for (std::uint32_t index = 0; index < trace.processes.size(); ++index) {
-        if (const auto shown = activity_shown(trace, {index})) *out.add_activities() = *shown;
+        if (const auto shown = activity_shown(trace, {index}, walk.activity({index})))
+            *out.add_activities() = *shown;
     }
     for (const report::FunctionCost& cost : costs_of(trace)) *out.add_costs() = cost;
     if (auto management = management_of(trace)) *out.mutable_management() = std::move(*management);

@@ -85,7 +85,7 @@ struct SampleRecorder::Work {
     ProcessIndex process;
     std::size_t kept;  // balances of one device beside the first, the last and the fullest
     Losses losses;
-    Activity activity;
+    const Activity& activity;
     std::map<std::int32_t, Group> groups;                  // by thread
     std::deque<Change> recent;                             // the last kNear records' changes
     std::deque<std::pair<std::size_t, Question>> waiting;  // ended samples that a later record may widen
@@ -100,8 +100,8 @@ struct SampleRecorder::Work {
     };
     std::map<int, Line> lines;
 
-    Work(const Trace& t, ProcessIndex p, std::size_t k)
-        : trace(t), process(p), kept(k), losses(losses_of(t, p)), activity(activity_of(t, p)) {}
+    Work(const Trace& t, ProcessIndex p, const Activity& a, std::size_t k)
+        : trace(t), process(p), kept(k), losses(losses_of(t, p)), activity(a) {}
 
     Losses lost(const ProcessState& state, Layer layer) const {
         return with_contradictions(narrowed(losses, layer), state.contradictions());
@@ -171,7 +171,8 @@ void SampleRecorder::Work::ask_device(Group& group, const ProcessState& state, c
     b.parts.push_back(
         {"linear", "linear, pitched and managed memory of this process (cuMemAlloc…)",
          booked(charged_linear(state, event.device) +
-                    Interval{std::min(activity.resident_at(event.device, b.from_ns), totals.managed), totals.managed},
+                    Interval{std::min(activity.resident_at(event.device, b.from_ns, b.to_ns), totals.managed),
+                             totals.managed},
                 lost(state, Layer::kBlocks), b.scope, "between what was requested and whole pages")});
     b.parts.push_back({"arrays", "arrays of this process",
                        booked(charged_arrays(state, event.device), lost(state, Layer::kArrays), b.scope,
@@ -183,7 +184,7 @@ void SampleRecorder::Work::ask_device(Group& group, const ProcessState& state, c
             question.under_way += std::min(change.bytes, UINT64_MAX - question.under_way);
     }
     b.may_hold = in_the_rest(state, event.device);
-    if (activity.used) b.may_hold.emplace_back(kOwnBuffers);
+    for (std::string& what : in_the_rest(activity)) b.may_hold.push_back(std::move(what));
     group.devices.push_back(std::move(question));
 }
 
@@ -276,8 +277,9 @@ void SampleRecorder::Work::keep(Balance balance) {
     line.stride *= 2;
 }
 
-SampleRecorder::SampleRecorder(const Trace& trace, ProcessIndex process, std::size_t kept)
-    : work_(std::make_unique<Work>(trace, process, kept)) {}
+SampleRecorder::SampleRecorder(const Trace& trace, ProcessIndex process, const Activity& activity,
+                               std::size_t kept)
+    : work_(std::make_unique<Work>(trace, process, activity, kept)) {}
 SampleRecorder::~SampleRecorder() = default;
 SampleRecorder::SampleRecorder(SampleRecorder&&) noexcept = default;
 

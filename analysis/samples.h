@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "analysis/activity.h"
 #include "analysis/balance.h"
 #include "analysis/state.h"
 
@@ -18,7 +19,9 @@ inline constexpr std::size_t kReadableSamples = 256;
 // processes' parts.
 class SampleRecorder {
   public:
-    SampleRecorder(const Trace& trace, ProcessIndex process, std::size_t kept = kReadableSamples);
+    // `activity` is the process's, and outlives this.
+    SampleRecorder(const Trace& trace, ProcessIndex process, const Activity& activity,
+                   std::size_t kept = kReadableSamples);
     ~SampleRecorder();
     SampleRecorder(SampleRecorder&&) noexcept;
 

@@ -311,8 +311,8 @@ void books_of_activity(Situation& s, SessionWalk& walk) {
     const Event& last = events[std::min(s.snapshot.moment, events.size() - 1)];
     const std::uint64_t to = std::max(last.start.value + last.duration_ns, from + s.event->duration_ns);
     s.told_by_cupti = parts_of(activity, s.request.device, s.page, s.physical, from, to);
-    s.resident = std::min(activity.resident_at(s.request.device, from), s.managed);
-    s.in_the_rest.emplace_back(kOwnBuffers);
+    s.resident = std::min(activity.resident_at(s.request.device, from, to), s.managed);
+    for (std::string& what : in_the_rest(activity)) s.in_the_rest.push_back(std::move(what));
 }
 
 void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& walk) {

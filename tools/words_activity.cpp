@@ -11,23 +11,30 @@ namespace {
 
 constexpr int kVariablesShown = 12;
 
+// What only CUPTI saw need not have gone past the recording, if that lost such records.
+const char* or_lost(bool lost, std::uint64_t count) {
+    if (!lost) return "";
+    return count == 1 ? " or is among its lost records" : " or are among its lost records";
+}
+
 void put_unseen(Page& page, const report::ActivitySummary& activity) {
     for (const report::UnseenPlace& place : activity.unseen()) {
-        std::string line =
-            fmt::format("{} of {} memory ({}) went past the recording", counted(place.count(), "allocation"),
-                        place.kind(), human_bytes(place.bytes()));
+        std::string line = fmt::format(
+            "{} of {} memory ({}) went past the recording{}", counted(place.count(), "allocation"),
+            place.kind(), human_bytes(place.bytes()), or_lost(activity.acquisitions_lost(), place.count()));
         if (!place.file().empty()) line += ", asked for by " + place.file();
         line += place.left_count() == 0 ? "; all were released."
-                                        : fmt::format("; {} of them ({}) were never released.",
+                                        : fmt::format("; of {} of them ({}) no release was told.",
                                                       place.left_count(), human_bytes(place.left_bytes()));
         page.item("!", line, 4, Page::Tone::kWarning);
     }
     if (activity.released_unseen() != 0) {
         page.item(
             "!",
-            fmt::format("{} of memory that calls took ({}) went past the recording: the sums hold it still.",
-                        counted(activity.released_unseen(), "release"),
-                        human_bytes(activity.released_unseen_bytes())),
+            fmt::format(
+                "{} of memory that calls took ({}) went past the recording{}: the sums hold it still.",
+                counted(activity.released_unseen(), "release"), human_bytes(activity.released_unseen_bytes()),
+                or_lost(activity.releases_lost(), activity.released_unseen())),
             4, Page::Tone::kWarning);
     }
 }
@@ -81,9 +88,11 @@ void put_activities(Page& page, const report::Report& report) {
                 fmt::format("; of {} it states another size", counted(activity.other_size(), "allocation"));
         page.paragraph(counts + ".", 4);
         if (activity.dropped() != 0)
-            page.paragraph(fmt::format("CUPTI dropped {}: what it saw alone is the least.",
-                                       counted(activity.dropped(), "record")),
-                           4, Page::Tone::kWarning);
+            page.paragraph(
+                fmt::format("CUPTI dropped {}: what it alone told of may have been released, and more "
+                            "may have gone past the recording.",
+                            counted(activity.dropped(), "record")),
+                4, Page::Tone::kWarning);
         put_unseen(page, activity);
         put_variables(page, activity);
         for (const report::Quantity& resident : activity.resident())

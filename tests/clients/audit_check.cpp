@@ -231,7 +231,8 @@ int main(int argc, char** argv) {
     std::map<std::pair<std::uint32_t, std::size_t>, Books> books;  // by process and the event's place in it
     for (std::uint32_t p = 0; p < trace.events.size(); ++p) {
         ProcessState state = analysis::state_of(trace, ProcessIndex{p});
-        analysis::SampleRecorder recorder(trace, ProcessIndex{p}, SIZE_MAX);
+        const analysis::Activity activity = analysis::activity_of(trace, ProcessIndex{p});
+        analysis::SampleRecorder recorder(trace, ProcessIndex{p}, activity, SIZE_MAX);
         std::size_t index = 0;
         for (const Event& event : trace.events[p]) {
             state.apply(event);

@@ -214,6 +214,7 @@ TEST_CASE(
     told.acquired(0x50000000, 6 * kMiB, kDevice, 0x500000);  // its pool's reserved size has it
     told.process.sample(kTotal - 100 * kMiB, kTotal);
     told.process.sample_end();
+    told.state(wire::CuptiState::kFinished);
     const report::Report report = make_report(session.trace());
     check_words(report);
     check_sums(report);
@@ -242,17 +243,220 @@ TEST_CASE("managed memory is resident where its bytes went and did not leave") {
     told.moved(0x10400000, 4 * kMiB, 1);  // it was there already
     told.moved(0x10000000, 2 * kMiB, 2);
     told.process.call(Kind::kCalled);
-    const TimeNs there = told.last().start;
+    const std::uint64_t there = told.last().start.value;
     told.process.call(Kind::kCalled);
     told.released(0x10000000, 16 * kMiB, kManaged);
+    const std::uint64_t gone = told.last().start.value;
+    told.state(wire::CuptiState::kFinished);
     const Activity activity = told.merged();
-    CHECK(activity.resident_at(0, there.value) == 6 * kMiB);
-    CHECK(activity.resident_at(1, there.value) == 0);
-    CHECK(activity.resident_at(0, UINT64_MAX) == 0);
+    CHECK(activity.resident_at(0, there, there) == 6 * kMiB);
+    CHECK(activity.resident_at(1, there, there) == 0);
+    CHECK(activity.resident_at(0, gone, gone) == 0);
+    CHECK(activity.resident_at(0, there, gone) == 0);  // not all that time
 
     told.process.call(Kind::kActivityLost, 0, 3);
     CHECK(told.merged().dropped == 3);
-    CHECK(told.merged().resident_at(0, there.value) == 0);  // what left may be among what was dropped
+    CHECK(told.merged().resident_at(0, there, there) == 0);  // what left may be among what was dropped
+}
+
+TEST_CASE("once CUPTI told nothing more, what it saw is certain no longer") {
+    for (const auto end : {wire::CuptiState::kEnded, wire::CuptiState::kFinished, wire::CuptiState::kOn}) {
+        SessionBuilder session;
+        Told told(session);
+        told.process.call(Kind::kManagedAcquired, 0x10000000, 16 * kMiB, kContext);
+        told.acquired(0x10000000, 16 * kMiB, kManaged);
+        told.moved(0x10000000, 8 * kMiB, 1);
+        told.acquired(0x40000000, 4 * kMiB).acquired(0x50000000, 3 * kMiB, kStatic);
+        const std::uint64_t during = told.last().start.value;
+        // Without a state at the end CUPTI told nothing after its last record.
+        if (end != wire::CuptiState::kOn) told.state(end);
+        told.process.sample(kTotal - 100 * kMiB, kTotal);
+        told.process.sample_end();
+        const Activity activity = told.merged();
+        CHECK(activity.unseen_at(0, 2 * kMiB, during, during) == Interval::exactly(4 * kMiB));
+        CHECK(activity.statics_at(0, during, during) == Interval::exactly(3 * kMiB));
+        CHECK(activity.resident_at(0, during, during) == 8 * kMiB);
+        const std::uint64_t after = told.last().start.value;
+        CHECK(activity.unseen_at(0, 2 * kMiB, after, after) == Interval{0, 4 * kMiB});
+        CHECK(activity.unseen_at(0, 2 * kMiB, during, after) == Interval{0, 4 * kMiB});
+        CHECK(activity.statics_at(0, after, after) == Interval{0, 3 * kMiB});
+        CHECK(activity.resident_at(0, after, after) == 0);
+        const report::Report report = make_report(session.trace());
+        check_words(report);
+        check_sums(report);
+        REQUIRE(report.balances_size() == 1);
+        const report::BalancePart* unseen = part(report.balances(0), "unseen");
+        REQUIRE(unseen != nullptr);
+        CHECK(unseen->bytes().evidence() == report::Quantity::bounded);
+        CHECK(unseen->bytes().low_bytes() == 0);
+        CHECK(unseen->bytes().high_bytes() == 4 * kMiB);
+    }
+}
+
+TEST_CASE("where CUPTI's records are missing, more or less may be there than it told of") {
+    // Dropped by CUPTI; lost by the recorder, which says of which kind; and which does not say it.
+    for (const int how : {0, 1, 2}) {
+        SessionBuilder session;
+        Told told(session);
+        told.acquired(0x40000000, 4 * kMiB).acquired(0x50000000, 3 * kMiB, kStatic);
+        const std::uint64_t during = told.last().start.value;
+        if (how == 0) told.process.call(Kind::kActivityLost, 0, 3);
+        if (how != 0) told.process.loss().set_others(1);
+        if (how == 1) {
+            auto& kinds = *told.process.loss().mutable_records_by_kind();
+            kinds[static_cast<std::uint32_t>(Kind::kActivityReleased)] = 1;
+        }
+        told.process.sample(kTotal - 100 * kMiB, kTotal);
+        told.process.sample_end();
+        const Activity activity = told.state(wire::CuptiState::kFinished).merged();
+        CHECK(activity.records_missing);
+        CHECK(activity.unseen_at(0, 2 * kMiB, during, during) == Interval{0, std::nullopt});
+        CHECK(activity.statics_at(0, during, during) == Interval{0, std::nullopt});
+        CHECK(activity.unseen_at(1, 2 * kMiB, during, during) == Interval::exactly(0));  // nothing told of it
+        const report::Report report = make_report(session.trace());
+        check_words(report);
+        check_sums(report);
+        REQUIRE(report.balances_size() == 1);
+        const report::BalancePart* unseen = part(report.balances(0), "unseen");
+        REQUIRE(unseen != nullptr);
+        CHECK(unseen->bytes().low_bytes() == 0);
+        CHECK(!unseen->bytes().has_high_bytes());
+        bool named = false;
+        for (const std::string& what : report.balances(0).may_hold())
+            named = named || what.find("CUPTI's records are missing") != std::string::npos;
+        CHECK(named);
+        CHECK(report.activities(0).records_missing());
+        if (how != 0) continue;
+        CHECK(
+            report.processes(0).blind_spots(report.processes(0).blind_spots_size() - 1) ==
+            "CUPTI dropped 3 of its records: what it alone told of may have been released, and more may have "
+            "gone past the recording.");
+    }
+}
+
+TEST_CASE("lost records of other kinds make nothing of CUPTI's uncertain") {
+    SessionBuilder session;
+    Told told(session);
+    told.acquired(0x40000000, 4 * kMiB);
+    const std::uint64_t during = told.last().start.value;
+    told.process.loss().set_others(1);
+    (*told.process.loss().mutable_records_by_kind())[static_cast<std::uint32_t>(Kind::kText)] = 1;
+    const Activity activity = told.state(wire::CuptiState::kFinished).merged();
+    CHECK(!activity.records_missing);
+    CHECK(!activity.acquisitions_lost);
+    CHECK(activity.unseen_at(0, 2 * kMiB, during, during) == Interval::exactly(4 * kMiB));
+}
+
+TEST_CASE("what only CUPTI saw may be gone with a context, or where something else was taken in its place") {
+    for (const bool context : {true, false}) {
+        SessionBuilder session;
+        Told told(session);
+        told.acquired(0x40000000, 4 * kMiB);
+        const std::uint64_t during = told.last().start.value;
+        if (context) {
+            told.process.call(Kind::kContextDestroyed, 0, 0, kContext);
+        } else {
+            told.process.call(Kind::kCalled);
+            told.acquired(0x40000000, 4 * kMiB);
+        }
+        told.process.call(Kind::kCalled);
+        const std::uint64_t after = told.last().start.value;
+        const Activity activity = told.state(wire::CuptiState::kFinished).merged();
+        CHECK(activity.unseen_at(0, 2 * kMiB, during, during) == Interval::exactly(4 * kMiB));
+        CHECK(activity.unseen_at(0, 2 * kMiB, after, after).low == (context ? 0 : 4 * kMiB));
+    }
+}
+
+TEST_CASE("an array that only CUPTI tells of ends with CUPTI's release of its address, not with another's") {
+    SessionBuilder session;
+    Told told(session);
+    told.acquired(0x77770000, 4 * kMiB, kArray);
+    told.process.call(Kind::kCalled);
+    told.last().start = TimeNs{told.last().start.value + 1'000'000'000};
+    told.process.call(Kind::kArrayCreated, kContext, 4096, 0xa1);
+    told.last().start = TimeNs{told.last().start.value + 1'000'000'000};
+    told.acquired(0x88880000, 8192, kArray);
+    told.process.call(Kind::kArrayReleased, kContext, 0, 0xa1);
+    told.last().start = TimeNs{told.last().start.value + 1'000'000'000};
+    told.released(0x88880000, 8192, kArray);
+    const std::uint64_t after = told.last().start.value;
+    Activity activity = told.merged();
+    CHECK(activity.matched == 2);
+    REQUIRE(activity.unseen.size() == 1);
+    CHECK(activity.unseen[0].address == Address{0x77770000});
+    CHECK(activity.unseen[0].to == TimeNs{UINT64_MAX});
+    CHECK(activity.unseen_at(0, 2 * kMiB, after, after) == Interval{4 * kMiB, std::nullopt});
+    told.process.call(Kind::kCalled);
+    told.last().start = TimeNs{after + 1'000'000'000};
+    told.released(0x77770000, 4 * kMiB, kArray);
+    activity = told.merged();
+    REQUIRE(activity.unseen.size() == 1);
+    CHECK(activity.unseen[0].to == told.last().start);
+}
+
+TEST_CASE("what the recorder lost need not have gone past it") {
+    const auto kind = [](Kind k) { return static_cast<std::uint32_t>(k); };
+    SessionBuilder session;
+    Told told(session);
+    told.acquired(0x40000000, 4 * kMiB);
+    told.process.linear(0x1000, kMiB);
+    told.acquired(0x1000, kMiB);
+    told.process.call(Kind::kCalled);
+    told.last().start = TimeNs{told.last().start.value + 1'000'000'000};
+    told.released(0x1000, kMiB);
+    const std::uint64_t during = told.last().start.value;
+    told.process.sample(kTotal - 100 * kMiB, kTotal);
+    told.process.sample_end();
+    told.state(wire::CuptiState::kFinished);
+    told.last().start = TimeNs{during + 1'000'000'000};
+    const auto said = [&](const std::string& text) {
+        const report::Report report = make_report(session.trace());
+        check_words(report);
+        check_sums(report);
+        bool found = false;
+        for (const std::string& spot : report.processes(0).blind_spots())
+            found = found || spot.find(text) != std::string::npos;
+        return found;
+    };
+    CHECK(told.merged().unseen_at(0, 2 * kMiB, during, during) == Interval::exactly(4 * kMiB));
+    CHECK(said("1 allocation (4 MiB in all) went past the recording and was seen by CUPTI only"));
+    CHECK(said("1 release of memory that calls took (1 MiB) went past the recording and was seen"));
+
+    auto& loss = told.process.loss();
+    loss.set_acquisitions(1);
+    (*loss.mutable_records_by_kind())[kind(Kind::kLinearAcquired)] = 1;
+    CHECK(told.merged().unseen_at(0, 2 * kMiB, during, during) == Interval{0, 4 * kMiB});
+    CHECK(said("went past the recording or is among its lost records and was seen by CUPTI only"));
+    CHECK(said("1 release of memory that calls took (1 MiB) went past the recording and was seen"));
+
+    loss.set_acquisitions(0);
+    loss.clear_records_by_kind();
+    loss.set_releases(1);
+    (*loss.mutable_records_by_kind())[kind(Kind::kLinearReleased)] = 1;
+    CHECK(told.merged().unseen_at(0, 2 * kMiB, during, during) == Interval::exactly(4 * kMiB));
+    CHECK(said("1 release of memory that calls took (1 MiB) went past the recording or is among its lost"));
+}
+
+// The test's time limit is what fails here, if the time grows with the square of how often an address is
+// used.
+TEST_CASE("an address that is used again and again") {
+    constexpr std::uint64_t kTimes = 200'000;
+    SessionBuilder session;
+    Told told(session);
+    for (std::uint64_t i = 0; i < kTimes; ++i) {
+        told.process.linear(0x1000, 4096);
+        told.acquired(0x1000, 4096);
+        told.acquired(0x1040, 64);  // inside it
+        told.process.free(0x1000);
+        told.released(0x1000, 4096);
+        told.acquired(0x9000, 64);  // past the recording
+        told.released(0x9000, 64);
+        if (i % 8 == 0) told.process.call(Kind::kContextDestroyed, 0, 0, kContext);
+    }
+    const Activity activity = told.merged();
+    CHECK(activity.matched == 3 * kTimes);
+    CHECK(activity.unseen.size() == kTimes);
+    CHECK(activity.released_unseen == 0);
 }
 
 TEST_CASE("why CUPTI was not used is said, and nothing else") {
