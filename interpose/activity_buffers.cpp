@@ -203,7 +203,7 @@ bool begin_activity_times() { return moment_now(begun); }
 Telling::Telling() : entered_(!thread_state.inside()) {
     if (!entered_) return;
     thread_state.gate = kBusy;
-    thread_state.entered_at = UINTPTR_MAX;  // in no wrapper: whatever is called now is called from here
+    thread_state.entered_at = kInNoWrapper;
 }
 
 Telling::~Telling() {

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "interpose/driver.h"
+#include "interpose/probe.h"
 #include "interpose/sample.h"
 
 namespace fragscope::interpose {
@@ -61,13 +62,14 @@ Questions::Questions() {
 
 Questions::~Questions() {
     thread_state.asking = false;
-    if (alone_) somebody_alone.store(false);
+    if (thread_state.asking_alone) somebody_alone.store(false);
+    thread_state.asking_alone = false;
     if (allowed()) asking.fetch_sub(1);
 }
 
 bool Questions::alone() {
     if (!allowed() || somebody_alone.exchange(true)) return false;
-    alone_ = true;
+    thread_state.asking_alone = true;
     wait_for_questions(1);
     return asking.load() <= 1;
 }
@@ -93,17 +95,15 @@ CUstream capture_begins(CUstream stream) {
 }
 
 CUstream capture_may_end(CUstream stream) {
-    thread_state.capture_ends = false;
-    if (captures_running.load(std::memory_order_relaxed) == 0) return stream;
-    const auto ask = driver.cuStreamIsCapturing.load(std::memory_order_relaxed);
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    thread_state.capture_ends = ask != nullptr && ask(stream, &status) == CUDA_SUCCESS &&
-                                status != CU_STREAM_CAPTURE_STATUS_NONE;
+    ThreadState& thread = thread_state;
+    if (thread.gate == kBusy)
+        thread.capture_ends = captures_running.load(std::memory_order_relaxed) != 0 &&
+                              captured_from(reinterpret_cast<std::uint64_t>(stream));
     return stream;
 }
 
-void captures_ended_with_context() {
-    if (!several_contexts()) captures_running.store(0);
+void captures_ended_with_context(std::uint64_t context) {
+    if (only_context(context)) captures_over();
 }
 
 void context_end_begins(HookId function) {
@@ -122,16 +122,46 @@ void context_end_done() {
     }
 }
 
+namespace {
+
+// A jump may have come before it was pushed or after it was popped: then another context is current, as this
+// one's device is not the one of the call.
+void pop_own(ThreadState& thread) {
+    const auto ask = driver.cuCtxGetCurrent.load(std::memory_order_relaxed);
+    const auto pop = driver.cuCtxPopCurrent_v2.load(std::memory_order_relaxed);
+    CUcontext current = nullptr;
+    if (ask != nullptr && pop != nullptr && ask(&current) == CUDA_SUCCESS &&
+        reinterpret_cast<std::uint64_t>(current) == thread.pushed)
+        pop(&current);
+    thread.pushed = 0;
+}
+
+}  // namespace
+
 void forget_call(ThreadState& thread) {
-    if (thread.capture_counted && captures_running.load() > 0) captures_running.fetch_sub(1);
+    const int saved = errno;
+    thread.entered_at = kInNoWrapper;  // what is called from here is the shim's
+    if (thread.capture_counted) capture_uncounted();
     thread.capture_counted = false;
     if (thread.ending_counted) context_end_done();
-    if (thread.asking) {
-        // Who asked alone is not known any more: somebody else asking too is the lesser harm.
-        somebody_alone.store(false);
-        asking.fetch_sub(1);
-        thread.asking = false;
+    if (thread.capture_mode != kNotExchanged) {
+        const auto exchange = driver.cuThreadExchangeStreamCaptureMode.load(std::memory_order_relaxed);
+        auto mode = static_cast<CUstreamCaptureMode>(thread.capture_mode);
+        exchange(&mode);
+        thread.capture_mode = kNotExchanged;
     }
+    if (thread.pushed != 0) pop_own(thread);
+    if (thread.reading_pools) known_pools.readers.fetch_sub(1);
+    thread.reading_pools = false;
+    if (thread.asking) {
+        if (thread.asking_alone) {
+            probe_left();
+            somebody_alone.store(false);
+        }
+        asking.fetch_sub(1);
+        thread.asking = thread.asking_alone = false;
+    }
+    errno = saved;
 }
 
 void know_context(std::uint8_t device, std::uint64_t context, bool primary) {
@@ -144,6 +174,10 @@ void lose_context(std::uint64_t context) {
         std::uint64_t value = context;
         known.created.compare_exchange_strong(value, 0);
     }
+}
+
+std::uint64_t primary_context(std::uint8_t device) {
+    return device < kMaxDevices ? contexts_of[device].primary.load() : 0;
 }
 
 void forget_questions() {
@@ -199,11 +233,14 @@ void tell_other_devices(Place place, unsigned flags, HookId function) {
     if (push == nullptr || pop == nullptr) return;
     for (std::uint8_t device = 0; device < kMaxDevices; ++device) {
         const std::uint64_t context = device == place.device ? 0 : context_on(device);
-        if (context == 0 || push(reinterpret_cast<CUcontext>(context)) != CUDA_SUCCESS) continue;
-        if (tell_device_memory({context, device, false}, flags, function))
+        if (context == 0) continue;
+        thread_state.pushed = context;
+        const bool current = push(reinterpret_cast<CUcontext>(context)) == CUDA_SUCCESS;
+        if (current && tell_device_memory({context, device, false}, flags, function))
             tell_graph_memory(device, flags, function);
         CUcontext popped = nullptr;
-        pop(&popped);
+        if (current) pop(&popped);
+        thread_state.pushed = 0;
     }
 }
 
@@ -245,10 +282,12 @@ void tell_pool(std::uint64_t pool, std::uint64_t maximum, unsigned flags, HookId
 
 void tell_pools(unsigned flags, HookId function, bool marks) {
     // A pool that is being destroyed waits for this to end before it goes.
+    thread_state.reading_pools = true;
     known_pools.readers.fetch_add(1);
     for (std::uint32_t i = 0; i < kMaxPools; ++i)
         if (const std::uint64_t pool = known_pools.pool[i].load(); pool != 0)
             tell_pool(pool, known_pools.maximum[i].load(), flags, function, marks);
+    thread_state.reading_pools = false;
     known_pools.readers.fetch_sub(1);
 }
 

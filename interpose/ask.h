@@ -27,7 +27,6 @@ class Questions {
   private:
     enum class Refusal : std::uint8_t { kNothing, kCapturing, kOthers };
     Refusal refusal_ = Refusal::kNothing;
-    bool alone_ = false;
 };
 
 // cuMemGetInfo_v2 of the context that is current. False: it has no answer.
@@ -46,11 +45,12 @@ std::uint64_t granularity_of(CUdevice device, CUmemAllocationGranularity_flags w
 // The program is about to begin a capture on `stream`, which is returned; capture_begun() of the call
 // follows.
 CUstream capture_begins(CUstream stream);
-// The program is about to destroy `stream`, which is returned: with it a capture may end without a call that says so.
+// The program is about to destroy `stream`, which is returned: with it ends the capture that began on it,
+// without a call that says so.
 CUstream capture_may_end(CUstream stream);
-// A context is gone, and with it the captures of its streams. Of several contexts it is not known whose they were: the
-// captures are then taken to go on.
-void captures_ended_with_context();
+// A context is gone, and with it the captures of its streams. If another one was seen it is not known whose
+// they were: the captures are then taken to go on.
+void captures_ended_with_context(std::uint64_t context);
 // The program is about to end a context, by whatever call; then it has.
 void context_end_begins(HookId function);
 void context_end_done();
@@ -58,9 +58,10 @@ void context_end_done();
 // Contexts of this process by which tell_other_devices() can ask; one that was created, and the primary one.
 void know_context(std::uint8_t device, std::uint64_t context, bool primary);
 void lose_context(std::uint64_t context);
+std::uint64_t primary_context(std::uint8_t device);  // 0: it was not seen
 
 void forget_questions();  // a new attachment
-// The call that this thread was in was left by a jump: what was counted of it is taken back.
+// The call that this thread was in was left by a jump: what was counted and changed for it is taken back.
 void forget_call(ThreadState& thread);
 
 std::uint64_t monotonic_ns();

@@ -104,8 +104,8 @@ class Call {
     void context_synchronized();
     void context_synchronized(CUcontext context);
     void synchronized(CUstream stream);
-    void capture_begun();
-    void capture_ended();
+    void capture_begun(CUstream stream);
+    void capture_ended(CUstream stream);
 
     // Arrays. Superseded descriptors have narrower fields.
     void array_created(const CUarray* out, const CUDA_ARRAY_DESCRIPTOR_v1* wanted);

@@ -24,6 +24,9 @@ inline constexpr std::uint32_t kNone = UINT32_MAX - 1;
 inline constexpr std::uint32_t kBusy = UINT32_MAX - 2;
 inline constexpr std::uint32_t kNested = UINT32_MAX - 3;
 inline constexpr std::uint64_t kNever = UINT64_MAX;
+// A frame that no call lies above: what a thread that is inside calls is called from where it is.
+inline constexpr std::uintptr_t kInNoWrapper = UINTPTR_MAX;
+inline constexpr std::uint8_t kNotExchanged = UINT8_MAX;
 
 // What a thread keeps. initial-exec, so that reaching it is one instruction and never allocates.
 struct ThreadState {
@@ -39,17 +42,22 @@ struct ThreadState {
     std::uint64_t refused = 0;          // records of this thread that found no ring
     std::uint64_t gave_up_at = kNever;  // where the reader stood when waiting for it was given up
     std::uint8_t context_device = wire::kDeviceUnknown;
-    bool straight = false;  // see go_straight()
+    bool straight = false;      // see go_straight()
     bool capture_ends = false;  // see capture_may_end()
-    bool asking = false;    // the shim's own questions are under way
-    bool ending_counted = false;  // the call that this thread is in ends a context and is counted as such
-    bool capture_counted = false;       // the capture that this thread begins is among captures_running
-    std::uint8_t desk = 0;              // see waits.h; 0: none
-    std::uint64_t unsampled_bytes = 0;  // acquired by this thread; kFirstLook: a context is new; see sample.h
+    std::uint8_t desk = 0;      // see waits.h; 0: none
 
-    std::uintptr_t entered_at = 0;   // frame of the wrapper that the thread is in, of the last one where it is in none
-    std::uintptr_t entered_from = 0;  // where that one returns to, as it stood in that frame
-    std::uintptr_t entering_at = 0;  // frame of the wrapper that was entered last
+    // What forget_call() takes back of a call that was left by a jump.
+    bool asking = false;           // the shim's own questions are under way,
+    bool asking_alone = false;     // and nobody else may ask
+    bool reading_pools = false;    // this thread is among known_pools.readers
+    bool ending_counted = false;   // the call that this thread is in ends a context and is counted as such
+    bool capture_counted = false;  // the capture that this thread begins is among captures_running
+    std::uint8_t capture_mode = kNotExchanged;  // the program's, while probes have one of their own
+    std::uint64_t pushed = 0;                   // the context that the shim has made current; 0: none
+
+    std::uint64_t unsampled_bytes = 0;  // acquired by this thread; kFirstLook: a context is new; see sample.h
+    std::uintptr_t entered_at = kInNoWrapper;  // frame of the wrapper that the thread is in
+    std::uintptr_t entered_from = 0;           // where that one returns to, as it stood in that frame
 
     bool inside() const { return gate == kBusy || gate == kNested; }
 };

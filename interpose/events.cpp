@@ -313,9 +313,9 @@ void Call::context_detached(CUcontext context) {
 void Call::context_destroyed(CUcontext context) {
     at_device(device_of(bits(context)));
     if (succeeded()) {
+        captures_ended_with_context(bits(context));
         context_ended(bits(context));
         lose_context(bits(context));
-        captures_ended_with_context();
     }
     record(Kind::kContextDestroyed, 0, 0, bits(context), 0);
 }
@@ -335,7 +335,7 @@ void Call::primary_event(Kind kind, CUdevice device) {
     at_device(device >= 0 && device < wire::kDeviceUnknown ? static_cast<std::uint8_t>(device)
                                                            : wire::kDeviceUnknown);
     if (succeeded()) context_epoch.fetch_add(1);
-    if (succeeded() && kind == Kind::kPrimaryReset) captures_ended_with_context();
+    if (succeeded() && kind == Kind::kPrimaryReset) captures_ended_with_context(primary_context(device_));
     record(kind, 0, 0, 0, 0);
 }
 
@@ -371,19 +371,23 @@ void Call::context_synchronized(CUcontext context) {
 }
 
 // It was counted before it began, if the process was attached then.
-void Call::capture_begun() {
+void Call::capture_begun(CUstream stream) {
     const bool counted = thread_state.capture_counted;
     thread_state.capture_counted = false;
-    if (counted != succeeded()) captures_running.fetch_add(counted ? -1 : 1);
+    if (succeeded()) {
+        if (!counted) captures_running.fetch_add(1);
+        capture_on(stream_key(stream, (flags_ & wire::kPerThreadStream) != 0));
+    } else if (counted) {
+        capture_uncounted();
+    }
 }
 
 // A capture that was invalidated ends with an error, and yet ends.
-void Call::capture_ended() {
+void Call::capture_ended(CUstream stream) {
     if (result_ == CUDA_ERROR_ILLEGAL_STATE || result_ == CUDA_ERROR_INVALID_VALUE ||
         result_ == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD || result_ == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED)
         return;
-    if (captures_running.load(std::memory_order_relaxed) > 0)
-        captures_running.fetch_sub(1, std::memory_order_relaxed);
+    capture_over(stream_key(stream, (flags_ & wire::kPerThreadStream) != 0), true);
 }
 
 // ------------------------------------------------------------------------------------------------ use of the
@@ -437,9 +441,10 @@ std::size_t Call::parts_of(Kind kind, std::size_t count) const {
 }
 
 void Call::object_released(Kind kind, const void* object) {
-    if (kind == Kind::kStreamDestroyed && succeeded() && thread_state.capture_ends &&
-        captures_running.load(std::memory_order_relaxed) > 0)
-        captures_running.fetch_sub(1, std::memory_order_relaxed);
+    if (kind == Kind::kStreamDestroyed && thread_state.capture_ends) {
+        thread_state.capture_ends = false;
+        if (succeeded()) capture_over(bits(object), false);
+    }
     unplaced_inline(kind, 0, 0, number_of(object), 0);
 }
 

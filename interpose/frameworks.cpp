@@ -221,12 +221,12 @@ class BlockReport {
 
 // Whether this report is to be recorded now. A process that has not used the driver is left alone; one whose
 // allocator reports has, though perhaps past the shim, or before it forked.
-bool may_record(ThreadState& thread, c10::Device device, const void* caller) {
+bool may_record(ThreadState& thread, c10::Device device, const void* frame, const void* caller) {
     if (device.type != kCuda || recording_off()) return false;
     if (!attached() && !(find_driver() && attach())) return false;
     if (!thread.inside()) return true;
     // In a signal handler, perhaps while a record is being made.
-    if (!left_by_jump(thread)) {
+    if (!left_by_jump(thread, frame)) {
         if (!in_driver(caller) && !in_other(caller)) count_untold();
         return false;
     }
@@ -242,13 +242,11 @@ template <typename Event>
                                            const void* caller, Event event) {
     const int saved = errno;
     ThreadState& thread = thread_state;
-    thread.entering_at = reinterpret_cast<std::uintptr_t>(frame);
-    if (may_record(thread, device, caller)) {
-        thread.gate = kBusy;
-        enter(thread, caller);
+    if (may_record(thread, device, frame, caller)) {
+        enter(thread, frame, caller);
         BlockReport told(function, device.index, caller);
         event(told);
-        thread.gate = thread.gate_when_idle;
+        leave(thread);
     }
     void* real = real_of(row, caller);
     errno = saved;

@@ -60,14 +60,14 @@ inline bool on_signal_stack() {
 }
 
 // Whether the wrapper that the thread is said to be in was left by a jump (longjmp out of a signal handler, a
-// common way to limit a call's time): then its frame lies below the one of the wrapper that is entered now.
-// Or that frame holds something else by now.
-inline bool left_by_jump(const ThreadState& thread) {
-    if (thread.entering_at >= thread.entered_at) return !on_signal_stack();
+// common way to limit a call's time): then its frame lies below `frame`, that of the wrapper that is entered
+// now. Or that frame holds something else by now.
+inline bool left_by_jump(const ThreadState& thread, const void* frame) {
+    if (reinterpret_cast<std::uintptr_t>(frame) >= thread.entered_at) return !on_signal_stack();
 #if defined(__x86_64__)
     const std::uintptr_t at = thread.entered_at + sizeof(std::uintptr_t);
     const int saved = errno;
-    const bool left = thread.entered_at != UINTPTR_MAX && at % sizeof at == 0 && can_read(at) &&
+    const bool left = thread.entered_at != kInNoWrapper && at % sizeof at == 0 && can_read(at) &&
                       *reinterpret_cast<const volatile std::uintptr_t*>(at) != thread.entered_from;
     errno = saved;
     return left;
@@ -76,9 +76,20 @@ inline bool left_by_jump(const ThreadState& thread) {
 #endif
 }
 
-[[gnu::always_inline]] inline void enter(ThreadState& thread, const void* caller) {
-    thread.entered_at = thread.entering_at;
+// The wrapper with this frame, which returns to `caller`. A signal handler may call the driver at any point
+// of this, or jump away: so the frame is told before the thread is said to be inside, and taken back after it
+// is outside again. A wrapper that a handler's call ran through in between leaves kInNoWrapper.
+[[gnu::always_inline]] inline void enter(ThreadState& thread, const void* frame, const void* caller) {
     thread.entered_from = reinterpret_cast<std::uintptr_t>(caller);
+    thread.entered_at = reinterpret_cast<std::uintptr_t>(frame);
+    std::atomic_signal_fence(std::memory_order_release);
+    thread.gate = kBusy;
+}
+[[gnu::always_inline]] inline void leave(ThreadState& thread) {
+    std::atomic_signal_fence(std::memory_order_release);
+    thread.gate = thread.gate_when_idle;
+    std::atomic_signal_fence(std::memory_order_release);
+    thread.entered_at = kInNoWrapper;
 }
 
 // The next wrapper that this thread enters calls the driver's own function. It takes the slow path, where
@@ -92,8 +103,8 @@ inline void go_straight() {
 // The thread is in a wrapper already, has no ring, or was told to go straight.
 template <When when, typename Function, typename Row>
 [[gnu::noinline, gnu::cold]] CUresult observe_rarely(HookId id, const std::atomic<Function>& onward,
-                                                     const std::atomic<Function>& own, const void* caller,
-                                                     Row row) {
+                                                     const std::atomic<Function>& own, const void* frame,
+                                                     const void* caller, Row row) {
     ThreadState& thread = thread_state;
     Function real = (thread.straight ? own : onward).load(std::memory_order_acquire);
     thread.straight = false;
@@ -103,7 +114,7 @@ template <When when, typename Function, typename Row>
         if (real == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
     }
     if (thread.inside()) {
-        if (!left_by_jump(thread)) {
+        if (!left_by_jump(thread, frame)) {
             // A signal handler of the program's: to record it could meet a record half made.
             if (!in_driver(caller) && !in_other(caller)) count_untold();
             return nested(thread, real, own.load(std::memory_order_acquire), row);
@@ -113,8 +124,7 @@ template <When when, typename Function, typename Row>
         thread.gate = thread.gate_when_idle;
     }
     if (attachment == kOff) return row(real);
-    thread.gate = kBusy;
-    enter(thread, caller);
+    enter(thread, frame, caller);
     // Before the first time is taken: which clock it is of, the session says.
     if (attachment == 0) attach();
 
@@ -130,18 +140,18 @@ template <When when, typename Function, typename Row>
     tell(id, result, sequence, start, duration, caller, row);
     if constexpr (when == When::kEnds) context_end_done();
     if (sample_may_be_due(thread, start)) look_at_samples(id);
-    thread.gate = thread.gate_when_idle;
+    leave(thread);
     return result;
 }
 
 // Where the gate is not open. A process without a session comes here with every call and goes on at once.
 template <When when, typename Function, typename Row>
 [[gnu::noinline, gnu::cold]] CUresult observe_slowly(HookId id, const std::atomic<Function>& onward,
-                                                     const std::atomic<Function>& own, const void* caller,
-                                                     Row row) {
+                                                     const std::atomic<Function>& own, const void* frame,
+                                                     const void* caller, Row row) {
     const Function real = onward.load(std::memory_order_acquire);
     if (generation() == kOff && real != nullptr && !thread_state.straight) return row(real);
-    return observe_rarely<when>(id, onward, own, caller, row);
+    return observe_rarely<when>(id, onward, own, frame, caller, row);
 }
 
 // `onward` holds what the call would reach if we were not there, `own` the driver's function. Inlined into
@@ -151,11 +161,10 @@ template <When when, typename Function, typename Row>
                                                const std::atomic<Function>& own, Row row) {
     ThreadState& thread = thread_state;
     const Function real = onward.load(std::memory_order_relaxed);
-    thread.entering_at = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+    const void* const frame = __builtin_frame_address(0);
     if (thread.gate != generation() || real == nullptr) [[unlikely]]
-        return observe_slowly<when>(id, onward, own, __builtin_return_address(0), row);
-    thread.gate = kBusy;
-    enter(thread, __builtin_return_address(0));
+        return observe_slowly<when>(id, onward, own, frame, __builtin_return_address(0), row);
+    enter(thread, frame, __builtin_return_address(0));
 
     if constexpr (when == When::kEnds) context_end_begins(id);
     std::uint64_t sequence = 0, start = 0;
@@ -176,7 +185,7 @@ template <When when, typename Function, typename Row>
     if constexpr (when == When::kEnds) context_end_done();
     if (sample_may_be_due(thread, start)) [[unlikely]]
         look_at_samples(id);
-    thread.gate = thread.gate_when_idle;
+    leave(thread);
     return result;
 }
 

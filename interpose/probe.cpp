@@ -347,6 +347,7 @@ void probe_all(Run& run) {
     // No potentially unsafe call of this thread disturbs a capture that the shim does not know of.
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     const bool exchanged = call(driver.cuThreadExchangeStreamCaptureMode, &mode) == CUDA_SUCCESS;
+    if (exchanged) thread_state.capture_mode = static_cast<std::uint8_t>(mode);
     // What is cheap and tells most comes first.
     if (run.minimum != 0) search(run, kAddresses, run.minimum).from_above(kMostAddresses);
     probe_device(run, kMinimum, run.minimum);
@@ -356,10 +357,13 @@ void probe_all(Run& run) {
     probe_pool(run);
     probe_stitched(run);
     search(run, kHost, step).from_below(smaller(session.probe_bytes, host_limit()));
+    thread_state.capture_mode = kNotExchanged;
     if (exchanged) call(driver.cuThreadExchangeStreamCaptureMode, &mode);
 }
 
 }  // namespace
+
+void probe_left() { not_undone.store(true); }
 
 void probe(Questions& questions, Place place, std::uint64_t sequence) {
     const int saved = errno;

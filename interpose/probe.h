@@ -11,5 +11,7 @@ namespace fragscope::interpose {
 
 // After the snapshot of the failed call number `sequence`, while the driver may be asked.
 void probe(Questions& questions, Place place, std::uint64_t sequence);
+// A jump has left probes: what they held is not given back, and nothing is probed any more.
+void probe_left();
 
 }  // namespace fragscope::interpose

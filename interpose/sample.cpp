@@ -72,7 +72,7 @@ void at_exit() {
         return;
     ThreadState& thread = thread_state;
     thread.gate = kBusy;
-    thread.entered_at = UINTPTR_MAX;  // in no wrapper: whatever is called now is called from here
+    thread.entered_at = kInNoWrapper;
     take_sample(wire::SampleReason::kEnd, HookId::kExit);
     end_activity();
     thread.gate = thread.gate_when_idle;

@@ -38,6 +38,20 @@ constinit std::atomic<std::uint64_t> pending[kStreams];
 constinit std::atomic<bool> any_pending{false};
 constinit std::atomic<bool> pending_unknown{false};
 
+// By the streams on which they began; the same one as often as captures are said to run on it (a thread's own
+// stream has the same name in all threads).
+constexpr std::uint32_t kCapturedStreams = 64;
+constinit std::atomic<std::uint64_t> captured_streams[kCapturedStreams];
+constinit std::atomic<std::int32_t> captures_unplaced{0};  // that found no place there
+
+// False: it is 0.
+bool take_one(std::atomic<std::int32_t>& count) {
+    std::int32_t value = count.load();
+    while (value > 0)
+        if (count.compare_exchange_weak(value, value - 1)) return true;
+    return false;
+}
+
 std::uint32_t place_of(std::uint64_t stream) {
     return static_cast<std::uint32_t>((stream * 0x9e3779b97f4a7c15u) >> 58);
 }
@@ -72,6 +86,8 @@ void reset_process_state() {
     any_pending.store(false);
     pending_unknown.store(false);
     captures_running.store(0);
+    for (auto& stream : captured_streams) stream.store(0);
+    captures_unplaced.store(0);
     graphs_allocate.store(false);
     environment_sent.store(false);
     forget_names();
@@ -118,6 +134,13 @@ std::uint8_t device_of(std::uint64_t context) {
     return wire::kDeviceUnknown;
 }
 
+bool only_context(std::uint64_t context) {
+    if (context == 0 || several_contexts()) return false;
+    for (const KnownContext& known : contexts)
+        if (known.context.load(std::memory_order_acquire) == context) return true;
+    return false;
+}
+
 void context_ended(std::uint64_t context) {
     context_epoch.fetch_add(1);
     for (KnownContext& known : contexts) {
@@ -143,6 +166,39 @@ bool context_detached(std::uint64_t context) {
 }
 
 bool several_contexts() { return contexts_seen.load(std::memory_order_relaxed) > 1; }
+
+void capture_on(std::uint64_t stream) {
+    for (auto& place : captured_streams) {
+        std::uint64_t none = 0;
+        if (place.load(std::memory_order_relaxed) == 0 && place.compare_exchange_strong(none, stream)) return;
+    }
+    captures_unplaced.fetch_add(1);
+}
+
+bool captured_from(std::uint64_t stream) {
+    for (const auto& place : captured_streams)
+        if (place.load(std::memory_order_acquire) == stream) return true;
+    return false;
+}
+
+void capture_over(std::uint64_t stream, bool said) {
+    for (auto& place : captured_streams) {
+        std::uint64_t value = stream;
+        if (place.load(std::memory_order_relaxed) != stream || !place.compare_exchange_strong(value, 0))
+            continue;
+        capture_uncounted();
+        return;
+    }
+    if (said && take_one(captures_unplaced)) capture_uncounted();
+}
+
+void capture_uncounted() { take_one(captures_running); }
+
+void captures_over() {
+    for (auto& place : captured_streams)
+        if (place.exchange(0) != 0) capture_uncounted();
+    while (take_one(captures_unplaced)) capture_uncounted();
+}
 
 void remember_pool(std::uint64_t pool) {
     if (pool == 0) return;

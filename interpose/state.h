@@ -33,6 +33,8 @@ struct Place {
 Place here();
 // The device of a context that was once seen current.
 std::uint8_t device_of(std::uint64_t context);
+// Whether it is the only one that was seen in this process.
+bool only_context(std::uint64_t context);
 void context_ended(std::uint64_t context);
 // cuCtxAttach counts a use of a context, cuCtxDetach ends one. False: it was the last, and the context is
 // gone.
@@ -64,7 +66,19 @@ void set_current_pool(std::uint8_t device, std::uint64_t pool);
 // -------------------------------------------------------------------------------------------------------
 // captures
 
+// Captures that began and did not end, and calls that begin one. Never below 0.
 extern constinit std::atomic<std::int32_t> captures_running;
+// One that was counted in captures_running has begun on the stream.
+void capture_on(std::uint64_t stream);
+// Whether one is known to run that began on the stream. A stream that only joined a capture is none of these.
+bool captured_from(std::uint64_t stream);
+// The capture that began on the stream is over. `said`: by a call that ends captures; else by the end of the
+// stream, which says nothing of captures that found no place among the streams.
+void capture_over(std::uint64_t stream, bool said);
+// One that was counted has not begun, or nothing is known of how it went on.
+void capture_uncounted();
+// All that have begun.
+void captures_over();
 // A graph of this process was given an allocation: launches may take memory from now on.
 extern constinit std::atomic<bool> graphs_allocate;
 

@@ -53,3 +53,31 @@ def jumps(b):
         ends = b.events("--kind", "failure_snapshot_end")
         b.equal(["captured" in e["flags"] for e in ends], [False], word)
         b.equal(sum(lost_records(b).values()), 1 if word in ("jump", "handler") else 0, word)
+
+
+@check(10, "a capture goes on when a stream that joined it or another device's context ends")
+def captures_go_on(b):
+    """The first failure is in the capture and is not looked into; the second one is after it and is."""
+    b.settings["DEVICES"] = "2"
+    for word in ("joined", "others"):
+        plain, _ = b.both(b.host("jumps"), word)
+        ended = "cuStreamDestroy" if word == "joined" else "cuDevicePrimaryCtxReset"
+        b.that(f"\n{ended} 0 " in plain.out and "\nunsafe 0\n" in plain.out, plain.out)
+        ends = b.events("--kind", "failure_snapshot_end")
+        b.equal(["captured" in e["flags"] for e in ends], [True, False], word)
+
+
+@check(10, "a jump out of each question that the recorder asks of the driver after a failure")
+def jumps_out_of_questions(b):
+    """Nothing of it stays: context, capture mode, pools that are said to be read. What one jump leaves is the same for every
+    program, so the numbers that are left go up until no question is interrupted any more."""
+    b.settings["DEVICES"] = "2"
+    for function in ("cuMemGetInfo_v2", "cuMemPoolGetAttribute", "cuDeviceGetGraphMemAttribute", "cuCtxPopCurrent_v2",
+                     "cuMemAddressReserve"):
+        b.settings[f"SIGNAL_{function}"] = str(int(signal.SIGALRM))
+    left = []
+    for number in (1, 2, 6, 7, 8, 12, 14, 20, 25, 30):
+        plain, _ = b.both(b.host("jumps"), "asked", number, options=("--probe-on-oom",))
+        b.that("\nmode 0\n" in plain.out and "\nat once: 1\n" in plain.out, plain.out)
+        left.append(sum(lost_records(b).values()))
+    b.equal((left[0], left[-1]), (1, 0), f"the first question was left, and there are fewer than 30: {left}")
