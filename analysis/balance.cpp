@@ -98,7 +98,7 @@ std::optional<Balance> balance_of(const Situation& s) {
     out.parts.push_back({"graphs", "what graphs of this process hold", s.graphs});
     for (const ActivityPart& part : s.told_by_cupti) out.parts.push_back({part.id, part.words, part.bytes});
     for (const OtherProcess& other : s.other_processes) {
-        out.parts.push_back({"process", process_in_words(*s.trace, other.process),
+        out.parts.push_back({"process", other.name,
                              Quantity::bounded(report::Quantity::other_processes, other.charged, s.physical,
                                                "from its own records, at that time by the clock")});
     }

@@ -159,7 +159,7 @@ std::optional<std::uint64_t> in_whole(const std::optional<std::uint64_t>& bytes,
 
 std::vector<report::Bound> bounds_of(const Situation& s) {
     std::vector<report::Bound> out;
-    const Kind kind = s.event->kind;
+    const Kind kind = s.request.kind;
     const auto free = s.free_then.high();
     const std::string sum = "device-free memory";
     const std::string said = s.free_then.reason();

@@ -1,5 +1,4 @@
-// The two answers of the analysis, as messages: what a trace holds, and why one call of it failed. Pure
-// functions; no printing, no files.
+// What a trace holds, as a message. A pure function; no printing, no files.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +18,5 @@ struct ReportOptions {
 };
 
 report::Report make_report(const Trace& trace, const ReportOptions& options = {});
-
-// Failure `number` (from 1) of `list_failures`; 0: the last failed allocation. Verdict::no_failure where
-// there is no such failure, and Verdict::not_an_allocation where the call failed for another reason than
-// memory.
-report::Explanation explain_failure(const Trace& trace, std::uint32_t number = 0,
-                                    const ReportOptions& options = {});
 
 }  // namespace fragscope::analysis

@@ -73,6 +73,7 @@ int device_of_call(const Event& event) {
 
 RequestFacts request_of(const Event& event, const ProcessState& state) {
     RequestFacts out;
+    out.kind = event.kind;
     out.device = event.device;
     out.requested = event.bytes.value;
     out.needed = Interval::exactly(out.requested);

@@ -22,6 +22,7 @@ enum class Draws {
 };
 
 struct RequestFacts {
+    wire::Kind kind = wire::Kind::kNone;  // of the call; kNone: no recorded call stands behind it
     Draws draws = Draws::kUnaccounted;
     std::string domain;  // "physical", "virtual", "pool 0x…", "host"
     int device = kNoDevice;

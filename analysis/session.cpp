@@ -224,7 +224,7 @@ std::vector<OtherProcess> Neighbours::at(ProcessIndex self, const std::string& u
             charged = weakened(charged,
                                with_contradictions(narrowed(losses, layer), cursor.state.contradictions()));
         }
-        out.push_back({{process}, charged});
+        out.push_back({{process}, process_in_words(trace_, {process}), charged});
     }
     return out;
 }

@@ -31,6 +31,7 @@ std::map<int, std::uint64_t> pages_of(const Trace& trace, ProcessIndex process);
 // What another process was charged for on the device while the failure happened.
 struct OtherProcess {
     ProcessIndex process;
+    std::string name;  // "process 2 (pid 4711, train)"
     Interval charged;
 };
 

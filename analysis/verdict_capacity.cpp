@@ -42,7 +42,7 @@ std::string others_in_words(const Situation& s) {
     std::string out;
     for (const OtherProcess& other : s.other_processes) {
         if (!out.empty()) out += ", ";
-        out += fmt::format("{} {}", process_in_words(*s.trace, other.process), in_words(other.charged));
+        out += fmt::format("{} {}", other.name, in_words(other.charged));
     }
     return out;
 }
@@ -76,7 +76,7 @@ void add_shares(Verdict& out, const Situation& s) {
     }
     for (const OtherProcess& other : s.other_processes) {
         const std::uint64_t bytes = other.charged.high.value_or(other.charged.low.value_or(0));
-        shares.push_back({bytes, process_in_words(*s.trace, other.process) +
+        shares.push_back({bytes, other.name +
                                      ", another process of this trace: " + in_words(other.charged)});
     }
     share(s.unattributed,

@@ -15,7 +15,7 @@ namespace {
 
 // The trials that use the failed call's own mechanism.
 std::optional<ProbeMechanism> own_mechanism(const Situation& s) {
-    switch (s.event->kind) {
+    switch (s.request.kind) {
         case wire::Kind::kLinearAcquired:
             return ProbeMechanism::kDirect;
         case wire::Kind::kHandleCreated:

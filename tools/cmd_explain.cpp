@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/report.h"
+#include "analysis/explain.h"
 #include "tools/answer.h"
 #include "tools/command.h"
 #include "tools/frame_line.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/report.h"
+#include "analysis/explain.h"
 #include "tests/unit/analysis/builder.h"
 #include "tests/unit/analysis/scenario.h"
 #include "tests/unit/analysis/sums.h"

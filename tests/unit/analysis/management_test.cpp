@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "analysis/report.h"
+#include "analysis/explain.h"
 #include "analysis/session.h"
 #include "tests/unit/analysis/builder.h"
 

@@ -1,5 +1,5 @@
 // What the report counts over the whole run.
-#include "analysis/report.h"
+#include "analysis/explain.h"
 
 #include <doctest/doctest.h>
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "analysis/report.h"
+#include "analysis/explain.h"
 #include "tests/unit/analysis/builder.h"
 #include "tests/unit/analysis/sums.h"
 #include "tests/unit/analysis/texts.h"
