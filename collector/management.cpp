@@ -24,40 +24,46 @@ constexpr std::uint64_t kLeastGapNs = 20'000'000;           // between two quest
 constexpr std::size_t kMostWaiting = 256;                   // readings that nobody takes
 constexpr std::size_t kMostBytes = std::size_t{512} << 10;  // a chunk of the trace holds twice as much
 
-// Where there are more processes than a chunk can hold, the last devices' lists are not told.
-void cut_to_a_chunk(trace::Readings& readings) {
-    for (int i = readings.devices_size(); i-- > 0 && readings.ByteSizeLong() > kMostBytes;) {
-        readings.mutable_devices(i)->clear_processes();
-        readings.mutable_devices(i)->set_processes_known(false);
-        readings.set_problem("There were too many processes to write them all down.");
-    }
-}
-
 void add_sentence(trace::Readings& readings, const std::string& sentence) {
     if (sentence.empty()) return;
     readings.set_problem(readings.problem().empty() ? sentence : readings.problem() + " " + sentence);
 }
 
 // Fills in which processes here the library's numbers mean.
-std::vector<std::uint64_t> name_processes(const NvmlPids& pids, trace::Readings& readings) {
+void name_processes(const NvmlPids& pids, Management::Taken& taken) {
+    trace::Readings& readings = taken.readings;
     std::vector<std::int64_t> numbers;
     for (const trace::DeviceReading& device : readings.devices()) {
         for (const trace::ProcessReading& process : device.processes()) numbers.push_back(process.pid());
     }
     const NvmlPids::Resolved resolved = pids.resolve(numbers);
-    std::vector<std::uint64_t> start_times;
     std::size_t next = 0;
     for (trace::DeviceReading& device : *readings.mutable_devices()) {
         for (trace::ProcessReading& process : *device.mutable_processes()) {
             const std::optional<ProcessHere>& here = resolved.here[next++];
-            start_times.push_back(here ? here->start_time : 0);
+            taken.start_times.push_back(here ? here->start_time : 0);
             if (!here) continue;
             process.set_pid_here(here->pid);
             process.set_name(here->name);
         }
     }
     add_sentence(readings, resolved.problem);
-    return start_times;
+}
+
+// Where there are more processes than a chunk can hold, the last devices' lists are not told.
+void cut_to_a_chunk(Management::Taken& taken) {
+    trace::Readings& readings = taken.readings;
+    bool cut = false;
+    for (int i = readings.devices_size(); i-- > 0 && readings.ByteSizeLong() > kMostBytes;) {
+        trace::DeviceReading& device = *readings.mutable_devices(i);
+        if (device.processes().empty()) continue;
+        cut = true;
+        taken.start_times.resize(taken.start_times.size() -
+                                 static_cast<std::size_t>(device.processes_size()));
+        device.clear_processes();
+        device.set_processes_known(false);
+    }
+    if (cut) add_sentence(readings, "There were too many processes to write them all down.");
 }
 
 // The thread's own: asks, and knows what was asked before.
@@ -83,8 +89,7 @@ class Asker {
         }
         library_.read(readings, std::exchange(first_, false));
         readings.set_duration_ns(monotonic_ns() - readings.time_ns());
-        cut_to_a_chunk(readings);
-        taken.start_times = name_processes(pids_, readings);
+        complete(pids_, taken);
         return taken;
     }
 
@@ -97,6 +102,11 @@ class Asker {
 };
 
 }  // namespace
+
+void complete(const NvmlPids& pids, Management::Taken& taken) {
+    name_processes(pids, taken);
+    cut_to_a_chunk(taken);
+}
 
 struct Management::Shared {
     std::uint64_t period_ns = 0;

@@ -54,4 +54,9 @@ class Management {
     bool started_ = false;
 };
 
+class NvmlPids;
+// What the library told, with which processes here its numbers mean, made to fit a chunk of the trace: where
+// that leaves something out, it is said beside what was said before. `taken` has no start times yet.
+void complete(const NvmlPids& pids, Management::Taken& taken);
+
 }  // namespace fragscope::collector

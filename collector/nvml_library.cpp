@@ -208,6 +208,7 @@ void NvmlLibrary::read(trace::Readings& readings, bool first) {
     unsigned count = 0;
     if (const Return error = f.device_count(&count); error != nvml::kSuccess)
         untold.add("the number of devices", error_text(error));
+    if (count > kMostDevices) untold.add(fmt::format("devices after the {}th", kMostDevices), "too many");
     for (unsigned i = 0; i < std::min(count, kMostDevices); ++i) {
         Device device = nullptr;
         if (const Return error = f.device_by_index(i, &device); error != nvml::kSuccess) {
@@ -250,17 +251,25 @@ void NvmlLibrary::read_device(Device device, const std::string& parent, trace::R
             untold.add("whether a device is cut up (MIG)", error_text(error));
     }
     if (cut_up == 0) {
-        reading.set_processes_known(true);
-        for (const auto& entry : f.lists) read_processes(device, entry.first, reading, untold);
+        // All of the lists together are the device's processes.
+        bool known = true;
+        for (const auto& entry : f.lists)
+            known = read_processes(device, entry.first, reading, untold) && known;
+        reading.set_processes_known(known);
         return;
     }
     // Its processes are listed with its instances.
     const std::string uuid = reading.uuid_text();
-    if (f.most_instances == nullptr || f.instance == nullptr ||
-        f.most_instances(device, &instances) != nvml::kSuccess) {
+    if (f.most_instances == nullptr || f.instance == nullptr) {
         untold.add("a device's instances", "no function for it");
         return;
     }
+    if (const Return error = f.most_instances(device, &instances); error != nvml::kSuccess) {
+        untold.add("a device's instances", error_text(error));
+        return;
+    }
+    if (instances > kMostInstances)
+        untold.add(fmt::format("a device's instances after the {}th", kMostInstances), "too many");
     for (unsigned i = 0; i < std::min(instances, kMostInstances); ++i) {
         Device instance = nullptr;
         const Return error = f.instance(device, i, &instance);
@@ -298,10 +307,11 @@ void NvmlLibrary::read_memory(Device device, trace::DeviceReading& reading, Unto
     untold.add("memory", error_text(error));
 }
 
-void NvmlLibrary::read_processes(Device device, const std::string& kind, trace::DeviceReading& reading,
+bool NvmlLibrary::read_processes(Device device, const std::string& kind, trace::DeviceReading& reading,
                                  Untold& untold) {
     const Functions::Lists& lists = functions_->lists.at(kind);
     const std::string what = kind + " processes";
+    std::string why = "no function for it";
     for (int version = 2; version >= 0; --version) {
         const Functions::Lists::Function function = lists.of_version[version];
         if (function == nullptr) continue;
@@ -317,9 +327,12 @@ void NvmlLibrary::read_processes(Device device, const std::string& kind, trace::
             error = function(device, &count, buffer.data());
             room = std::max(room * 2, std::min(count, kMostProcessesOfADevice));
         }
-        if (error == nvml::kFunctionNotFound) continue;
+        if (error == nvml::kFunctionNotFound) {
+            why = error_text(error);
+            continue;
+        }
         if (error == nvml::kNotSupported && kind != "compute")
-            return;  // there is no such thing on this device
+            return true;  // there is no such thing on this device
         std::vector<ProcessEntry> entries;
         if (error != nvml::kSuccess) {
             untold.add(what, error_text(error));
@@ -338,15 +351,12 @@ void NvmlLibrary::read_processes(Device device, const std::string& kind, trace::
                 if (entry.instances_known && entry.compute_instance != nvml::kNoInstance)
                     process.set_compute_instance(entry.compute_instance);
             }
-            return;
+            return true;
         }
-        if (kind == "compute") reading.set_processes_known(false);
-        return;
+        return false;
     }
-    if (kind == "compute") {
-        reading.set_processes_known(false);
-        untold.add(what, "no function for it");
-    }
+    untold.add(what, why);
+    return false;
 }
 
 }  // namespace fragscope::collector

@@ -61,7 +61,8 @@ class NvmlLibrary {
     void read_device(nvml::Device device, const std::string& parent, trace::Readings& readings,
                      Untold& untold);
     void read_memory(nvml::Device device, trace::DeviceReading& reading, Untold& untold);
-    void read_processes(nvml::Device device, const std::string& kind, trace::DeviceReading& reading,
+    // False: it could not be told which processes of that kind there are.
+    bool read_processes(nvml::Device device, const std::string& kind, trace::DeviceReading& reading,
                         Untold& untold);
 
     std::shared_ptr<Functions> functions_;

@@ -88,7 +88,9 @@ void put_moment(Page& page, const report::ManagedMoment& moment, int indent) {
     }
     page.table(table, indent);
     if (!moment.processes_known()) {
-        page.paragraph("Which processes hold memory was not told.", indent);
+        page.paragraph(moment.processes().empty() ? "Which processes hold memory was not told."
+                                                  : "Whether other processes hold memory was not told.",
+                       indent);
     } else if (moment.processes().empty()) {
         page.paragraph("No process was listed.", indent);
     }

@@ -223,6 +223,33 @@ def not_told(p):
 
 
 @check
+def one_list_is_not_told(p):
+    """The others are; but whether they name every process is then not known."""
+    for kind in ("Graphics", "MPSCompute"):
+        env = dict(p.env)
+        p.env[f"FRAGSCOPE_SIM_NVML_ERROR_nvmlDeviceGet{kind}RunningProcesses_v3"] = "4"
+        program = p.start(p.command("alloc:1", "say:there", "wait", options=["--nvml=10ms"]))
+        assert program.stdout.readline() == b"there\n"
+        moment = until(lambda: next((m for m in moments(p.told()) if m.get("processes")), None), "a list of processes")
+        finish(program)
+        assert not moment.get("processes_known"), moment
+        kind = {"Graphics": "graphics", "MPSCompute": "mps"}[kind]
+        assert any(f"{kind} processes (Insufficient Permissions" in each for each in p.told()["problems"]), p.told()
+        assert "Whether other processes hold memory was not told" in p.tool("report", p.trace)
+        p.env = env
+
+
+@check
+def instances_are_not_told(p):
+    """The reason is the library's own."""
+    p.env["FRAGSCOPE_SIM_NVML_MIG"] = "on"
+    p.env["FRAGSCOPE_SIM_NVML_ERROR_nvmlDeviceGetMaxMigDeviceCount"] = "15"
+    p.run("alloc:1")
+    [problem] = p.told()["problems"]
+    assert "a device's instances (GPU is lost" in problem and "no function" not in problem, problem
+
+
+@check
 def a_device_that_is_cut_up(p):
     p.env["FRAGSCOPE_SIM_NVML_MIG"] = "on"
     program = p.start(p.command("alloc:1", "say:there", "wait", options=["--nvml=10ms"]))

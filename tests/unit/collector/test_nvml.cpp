@@ -171,3 +171,31 @@ TEST_CASE("a library that is not there, or is another one, is said and not asked
     CHECK(other.state().find("nvmlInit_v2") != std::string::npos);
     CHECK(Management(0).state() == "off");
 }
+
+TEST_CASE(
+    "readings that are too long for a chunk are cut after names are known, and what was said before stays") {
+    const ProcFolder proc(kInitial, "4");
+    const std::string name(64, 'n');
+    proc.process(77, 77, name, kWithout);
+    proc.process(78, 78, "serve", kWithout);
+    Management::Taken taken;
+    taken.readings.set_problem("Not told: a UUID.");
+    for (int device = 0; device < 3; ++device) {
+        fragscope::trace::DeviceReading& reading = *taken.readings.add_devices();
+        reading.set_processes_known(true);
+        // Without the names all of it would fit.
+        for (int i = 0; i < (device == 0 ? 1 : 4500); ++i)
+            reading.add_processes()->set_pid(device == 0 ? 78 : 77);
+    }
+    REQUIRE(taken.readings.ByteSizeLong() < 300'000);
+    complete(NvmlPids(proc.path()), taken);
+    const auto& devices = taken.readings.devices();
+    CHECK(taken.readings.ByteSizeLong() <= (std::size_t{512} << 10));
+    CHECK((devices[0].processes_known() && devices[1].processes_known() && !devices[2].processes_known()));
+    CHECK((devices[1].processes_size() == 4500 && devices[2].processes_size() == 0));
+    // One for each process that is left, in their order: 1000 + the number, as the folder has it.
+    REQUIRE(taken.start_times.size() == 4501);
+    CHECK((taken.start_times[0] == 1078 && taken.start_times[4500] == 1077));
+    CHECK(taken.readings.problem() ==
+          "Not told: a UUID. There were too many processes to write them all down.");
+}
