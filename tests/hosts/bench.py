@@ -267,11 +267,12 @@ class Bench:
                 trace[(process, kind, place, size if kind in WITH_BYTES else 0)] += 1
         missing, surplus = driver - trace, trace - driver
         for (process, place), times in from_graphs.items():
-            freed = collections.Counter({key: n for key, n in surplus.items() if key[0] == process and key[2] == place and
-                                         key[1] in ("pool_released", "linear_released")})
-            surplus -= freed
-            if freed.total() < times:
-                missing[(process, "released", place, 0)] = times - freed.total()
+            for kind in ("pool_released", "linear_released"):
+                freed = min(times, surplus[(process, kind, place, 0)])
+                surplus -= collections.Counter({(process, kind, place, 0): freed})
+                times -= freed
+            if times:
+                missing[(process, "released", place, 0)] = times
         self.that(not missing and not surplus, f"of {sum(driver.values())} changes in the driver's ledger",
                   *[f"  not in the trace: {each} {n}" for each, n in list(missing.items())[:20]],
                   *[f"  only in the trace: {each} {n}" for each, n in list(surplus.items())[:20]])
