@@ -1,7 +1,5 @@
 #include "analysis/management.h"
 
-#include <google/protobuf/util/message_differencer.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -234,10 +232,6 @@ void describe(const trace::DeviceReading& reading, const std::string& device, re
     out.set_parent_uuid(reading.parent_uuid_text());
 }
 
-bool same_numbers(const trace::DeviceReading& a, const trace::DeviceReading& b) {
-    return &a == &b || google::protobuf::util::MessageDifferencer::Equals(a, b);
-}
-
 }  // namespace
 
 std::optional<report::Management> management_of(const Trace& trace) {
@@ -248,7 +242,8 @@ std::optional<report::Management> management_of(const Trace& trace) {
 
     struct Shown {
         std::string device;
-        Moment first, fullest, last;
+        Moment first, last;
+        Moment fullest;  // of nothing where no reading told how much was in use
     };
     std::map<std::string, Shown> shown;  // by the library's name for the device
     std::set<std::string> unseen;
@@ -263,9 +258,11 @@ std::optional<report::Management> management_of(const Trace& trace) {
             }
             Shown& entry = shown[reading.uuid_text()];
             const Moment moment{&readings, &reading};
-            if (!known) entry = {device, moment, moment, moment};
+            if (!known) entry = {device, moment, moment, {}};
             entry.last = moment;
-            if (reading.used_bytes() > entry.fullest.device->used_bytes()) entry.fullest = moment;
+            if (reading.has_used_bytes() && (entry.fullest.device == nullptr ||
+                                             reading.used_bytes() > entry.fullest.device->used_bytes()))
+                entry.fullest = moment;
         }
     }
     out.set_other_devices(unseen.size());
@@ -282,7 +279,9 @@ std::optional<report::Management> management_of(const Trace& trace) {
         for (const auto& [moment, name] :
              {std::pair(entry.first, "first reading"), std::pair(entry.fullest, "fullest reading"),
               std::pair(entry.last, "last reading")}) {
-            if (told.size() > begin && same_numbers(*told.back().moment.device, *moment.device))
+            if (moment.device == nullptr) continue;
+            // Readings that say the same were still taken at different times.
+            if (told.size() > begin && told.back().moment.device == moment.device)
                 told.back().names.emplace_back(name);
             else
                 told.push_back({uuid, moment, {name}});

@@ -104,13 +104,26 @@ TEST_CASE("of many readings the first, the one with most in use and the last are
     CHECK(management->devices(0).moments(2).moments(0) == "last reading");
 }
 
-TEST_CASE("readings that say the same are shown once") {
+TEST_CASE("a reading that says the same as an earlier one keeps its own time, and its own distances") {
     SessionBuilder session;
-    session.process().linear(0x10000000, kGiB);
+    auto& p = session.process();
+    p.linear(0x10000000, kGiB);
     for (int i = 0; i < 3; ++i) reading(session, kGiB);
+    p.sample(7 * kGiB, 8 * kGiB).sample_end();
     const auto management = management_of(session.trace());
-    REQUIRE(management->devices(0).moments_size() == 1);
-    CHECK(management->devices(0).moments(0).moments_size() == 3);
+    REQUIRE(management.has_value());
+    REQUIRE(management->devices(0).moments_size() == 2);
+    const report::ManagedMoment& first = management->devices(0).moments(0);
+    const report::ManagedMoment& last = management->devices(0).moments(1);
+    REQUIRE(first.moments_size() == 2);  // of equal ones the first is the fullest
+    CHECK(first.moments(0) == "first reading");
+    CHECK(first.moments(1) == "fullest reading");
+    REQUIRE(last.moments_size() == 1);
+    CHECK(last.moments(0) == "last reading");
+    const trace::Readings* told = session.trace().readings.data();
+    CHECK(last.time_ns() - first.time_ns() == told[2].time_ns() - told[0].time_ns());
+    CHECK(first.driver().after_ns() - last.driver().after_ns() ==
+          static_cast<std::int64_t>(told[2].time_ns() - told[0].time_ns()));
 }
 
 TEST_CASE("at a failure the nearest reading is told, with its distance") {
@@ -145,10 +158,33 @@ TEST_CASE("what was not told is unknown, and why stands there once") {
     const auto management = management_of(session.trace());
     REQUIRE(management.has_value());
     CHECK(management->problems_size() == 1);
-    const report::ManagedMoment& moment = management->devices(0).moments(0);
-    CHECK(moment.used().evidence() == report::Quantity::unknown);
-    CHECK(!moment.used().has_low_bytes());
-    CHECK(!moment.processes_known());
+    REQUIRE(management->devices(0).moments_size() == 2);  // the first and the last
+    for (const report::ManagedMoment& moment : management->devices(0).moments()) {
+        CHECK(moment.used().evidence() == report::Quantity::unknown);
+        CHECK(!moment.used().has_low_bytes());
+        CHECK(moment.free().evidence() == report::Quantity::unknown);
+        CHECK(!moment.free().has_low_bytes());
+        CHECK(moment.total().evidence() == report::Quantity::measured);  // this it told
+        CHECK(!moment.processes_known());
+        // Which reading was the fullest is not known either.
+        for (const std::string& name : moment.moments()) CHECK(name != "fullest reading");
+    }
+}
+
+TEST_CASE("the fullest reading is one that told how much was in use, be it nothing") {
+    SessionBuilder session;
+    session.process().linear(0x10000000, kGiB);
+    reading(session, 0).mutable_devices(0)->clear_used_bytes();
+    const std::uint64_t told_at = reading(session, 0).time_ns();
+    reading(session, 0).mutable_devices(0)->clear_used_bytes();
+    const auto management = management_of(session.trace());
+    REQUIRE(management.has_value());
+    REQUIRE(management->devices(0).moments_size() == 3);
+    const report::ManagedMoment& fullest = management->devices(0).moments(1);
+    CHECK(fullest.moments(0) == "fullest reading");
+    CHECK(fullest.time_ns() == told_at - session.trace().session.start_ns());
+    CHECK(fullest.used().low_bytes() == 0);
+    CHECK(fullest.used().evidence() == report::Quantity::measured);
 }
 
 TEST_CASE("devices that no process of the trace saw are counted, not shown; no readings are no section") {
