@@ -72,6 +72,10 @@ std::string write_trace(const analysis::Trace& trace, collector::Sink& sink) {
         writer.loss(trace.losses[process]);
         writer.forget(process);
     }
+    for (const trace::Readings& readings : trace.readings) {
+        if (writer.stopped()) break;
+        writer.readings(readings);
+    }
     writer.end(trace.end);
     return writer.stopped() ? sink.problem() : "";
 }

@@ -190,28 +190,25 @@ Parsed parse(std::string_view line, const Columns& columns) {
     return out;
 }
 
-// From times of day to times that grow. The log has no date: half a day or more backward is midnight, and
-// half a day or more forward a line that was late at midnight. Smaller steps backward are threads that
-// overtook each other.
+// From times of day to times that grow. The log has no date: a time that falls by no more than an hour, also
+// over midnight, is a line that others overtook, or a clock that was put back; any other one is the next of
+// its kind, so that a fall is midnight. A gap of 23 hours or more is therefore taken for one that is shorter.
 class Calendar {
   public:
     std::uint64_t time(std::uint64_t of_day) {
-        if (!begun_) {
-            begun_ = true;
-            last_ = of_day;
-        }
-        if (of_day + kDay / 2 <= last_) ++days_;
-        if (of_day >= last_ + kDay / 2)
-            return days_ * kDay + of_day;  // the day before; days_ counts from 0, times from 1
-        last_ = of_day;
-        return (days_ + 1) * kDay + of_day;
+        constexpr std::uint64_t kOvertaken = kDay / 24;
+        // Behind the first line there is room for lines that it overtook.
+        if (latest_ == 0) first_ = latest_ = kDay + of_day;
+        const std::uint64_t back = (latest_ + kDay - of_day % kDay) % kDay;
+        if (back <= kOvertaken) return latest_ - back;
+        latest_ += kDay - back;
+        return latest_;
     }
-    std::uint64_t midnights() const { return days_; }
+    std::uint64_t midnights() const { return latest_ / kDay - first_ / kDay; }
 
   private:
-    bool begun_ = false;
-    std::uint64_t last_ = 0;
-    std::uint64_t days_ = 0;
+    std::uint64_t first_ = 0;   // by the clock, since an unknown midnight; 0: no line yet
+    std::uint64_t latest_ = 0;  // of all lines
 };
 
 // "log.dev3.csv", as RMM's Python package names the log of device 3.
@@ -407,7 +404,10 @@ class Log {
                     fmt::format(" That midnight passed {} is taken from times that fall.",
                                 calendar_.midnights() == 1 ? std::string("once")
                                                            : fmt::format("{} times", calendar_.midnights()));
-            provenance.add_unknown(times);
+            provenance.add_unknown(
+                times +
+                " A gap of 23 hours or more between two lines is not seen: it reads as a shorter one, or as "
+                "lines that overtook each other.");
         } else {
             provenance.add_unknown("The times.");
         }

@@ -46,7 +46,19 @@ TEST_CASE(
         const std::size_t blocks = blocks_of(*read.trace);
         CHECK(blocks >= whole);
         CHECK(blocks <= whole + (at_end ? 0 : 1));
-        for (std::size_t i = 0; i < blocks; ++i) CHECK(read.trace->end.events() >= blocks);
+        CHECK(read.trace->end.events() == read.trace->events[0].size());
+        // Each as line() wrote it, also the one that breaks off.
+        unsigned i = 0;
+        for (const Event& event : read.trace->events[0]) {
+            if (event.kind == wire::Kind::kBlockStream) continue;
+            CAPTURE(i);
+            CHECK(event.kind == wire::Kind::kBlockAcquired);
+            CHECK(event.thread == static_cast<std::int32_t>(100 + i % 3));
+            CHECK(event.address.value == 0x7f0000000000 + i * 4096ull);
+            CHECK(event.bytes.value == i + 1);
+            CHECK(event.start.value - read.trace->session.start_ns() == i * 1000ull);
+            ++i;
+        }
         CHECK((warnings_of(*read.trace).find("breaks off inside line") != std::string::npos) == !at_end);
         CHECK(health_of(*read.trace).complete() == (at_end && whole != 0));
     }
@@ -102,7 +114,9 @@ TEST_CASE("what a field may hold is said with the line") {
              Wrong{"1,01:02:03.000004,allocate,0x100,99999999999999999999,0", "column Size"},
              Wrong{"1,01:02:03.000004,allocate,0x100,64", "5 fields, expected 6"},
              Wrong{"1,01:02:03.000004,allocate,0x100,64,0,7", "7 fields, expected 6"},
-             Wrong{"\x1b[31m\x80\xff", "1 fields, expected 6: '?[31m?" "?'"},
+             Wrong{"\x1b[31m\x80\xff",
+                   "1 fields, expected 6: '?[31m?"
+                   "?'"},
          }) {
         CAPTURE(wrong.line);
         const ReadResult read = import_text(kHeader + line(0) + wrong.line + "\n" + line(1));

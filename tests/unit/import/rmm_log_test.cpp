@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "analysis/health.h"
 #include "analysis/read/trace_reader.h"
@@ -31,6 +32,17 @@ bool unknown_mentions(const Trace& trace, const std::string& part) {
     const auto& unknown = trace.session.provenance().unknown();
     return std::any_of(unknown.begin(), unknown.end(),
                        [&](const std::string& line) { return line.find(part) != std::string::npos; });
+}
+
+constexpr std::uint64_t kHour = 3'600'000'000'000;
+
+// Of the blocks that were given out, since the beginning of the session.
+std::vector<std::uint64_t> times_of(const Trace& trace) {
+    std::vector<std::uint64_t> out;
+    for (const Event& event : trace.events[0])
+        if (event.kind == wire::Kind::kBlockAcquired)
+            out.push_back(event.start.value - trace.session.start_ns());
+    return out;
 }
 
 }  // namespace
@@ -123,22 +135,41 @@ TEST_CASE("times go on over midnight, and threads that overtake each other do no
                                  "1,00:00:00.000001,allocate,0x300,64,0\n"  // midnight
                                  "2,23:59:59.999999,allocate,0x400,64,0\n"  // late: still of the day before
                                  "1,00:00:00.000002,allocate,0x500,64,0\n"
-                                 "1,12:00:00.000000,allocate,0x600,64,0\n"  // half a day less 2 us later
-                                 "1,23:00:00.000000,allocate,0x700,64,0\n"
-                                 "1,01:00:00.000000,allocate,0x800,64,0\n");  // midnight again
-    std::vector<std::uint64_t> times;
-    for (const Event& event : trace.events[0])
-        if (event.kind == wire::Kind::kBlockAcquired)
-            times.push_back(event.start.value - trace.session.start_ns());
+                                 "1,23:00:00.000000,allocate,0x600,64,0\n"
+                                 "1,01:00:00.000000,allocate,0x700,64,0\n");  // midnight again
     // Since 23:59:59.999998.
-    constexpr std::uint64_t kHour = 3'600'000'000'000;
-    CHECK(times == std::vector<std::uint64_t>{1000, 0, 3000, 1000, 4000, 12 * kHour + 2000, 23 * kHour + 2000,
-                                              25 * kHour + 2000});
+    CHECK(times_of(trace) ==
+          std::vector<std::uint64_t>{1000, 0, 3000, 1000, 4000, 23 * kHour + 2000, 25 * kHour + 2000});
     CHECK(unknown_mentions(trace, "midnight passed 2 times"));
     // The order is that of the lines, whatever the times say.
     std::uint64_t address = 0;
     for (const Event& event : trace.events[0])
         if (event.kind == wire::Kind::kBlockAcquired) CHECK(event.address.value == (address += 0x100));
+}
+
+TEST_CASE("a rest of half a day is a rest: neither yesterday nor overtaken") {
+    const auto of_two = [](const std::string& first, const std::string& second) {
+        return times_of(imported(kHeader + "1," + first + ".000000,allocate,0x100,64,0\n1," + second +
+                                 ".000000,allocate,0x200,64,0\n"));
+    };
+    using Times = std::vector<std::uint64_t>;
+    CHECK(of_two("01:00:00", "14:00:00") == Times{0, 13 * kHour});
+    CHECK(of_two("01:00:00", "23:00:00") == Times{0, 22 * kHour});
+    CHECK(of_two("14:00:00", "01:00:00") == Times{0, 11 * kHour});
+    CHECK(of_two("13:00:00", "02:00:00") == Times{0, 13 * kHour});
+    CHECK(of_two("02:00:00", "00:30:00") == Times{0, 22 * kHour + kHour / 2});
+    // Summer time ends: the clock is put back by an hour.
+    CHECK(of_two("02:59:59", "02:00:00") == Times{kHour - 1'000'000'000, 0});
+    // The same after a midnight that was seen.
+    const Trace later = imported(kHeader +
+                                 "1,23:00:00.000000,allocate,0x100,64,0\n"
+                                 "1,01:00:00.000000,allocate,0x200,64,0\n"
+                                 "1,14:00:00.000000,allocate,0x300,64,0\n");
+    CHECK(times_of(later) == Times{0, 2 * kHour, 15 * kHour});
+    CHECK(unknown_mentions(later, "midnight passed once"));
+    CHECK(unknown_mentions(later, "23 hours or more"));
+    // A leap second stands before the midnight that follows it.
+    CHECK(of_two("23:59:60", "00:00:01") == Times{0, 1'000'000'000});
 }
 
 TEST_CASE("a device is taken from the file's name as RMM's Python package makes it, and said to be") {
@@ -172,7 +203,9 @@ TEST_CASE("lines that hold RMM's format instead of its values are counted as los
     // Only the stream is garbage: the block is known.
     const Trace stream = imported(kHeader + "1,01:02:03.000004,allocate,0x100,64,\x01\x7f?\n");
     CHECK(events_in_words(stream) == "allocate 100 64 @1 +0\n");
-    CHECK(warnings_of(stream).find("line 2: column Stream holds '?" "?" "?'") != std::string::npos);
+    CHECK(warnings_of(stream).find("line 2: column Stream holds '?"
+                                   "?"
+                                   "?'") != std::string::npos);
 }
 
 TEST_CASE("allocations of nothing are no blocks") {
@@ -185,12 +218,19 @@ TEST_CASE("allocations of nothing are no blocks") {
 }
 
 TEST_CASE("an imported trace comes back from its file as it was") {
-    const Trace before = imported(kHeader +
-                                      "4711,23:59:59.999999,allocate,0x7f2a00000000,1048576,0x0\n"
-                                      "4712,00:00:00.000000,allocate failure,(nil),77,0x2\n"
-                                      "4712,00:00:00.000001,nonsense,(nil),77,0x2\n"
-                                      "4711,00:00:01.000000,free,0x7f2a00000000,1048576,0x2\n",
-                                  "run.dev1.csv");
+    Trace before = imported(kHeader +
+                                "4711,23:59:59.999999,allocate,0x7f2a00000000,1048576,0x0\n"
+                                "4712,00:00:00.000000,allocate failure,(nil),77,0x2\n"
+                                "4712,00:00:00.000001,nonsense,(nil),77,0x2\n"
+                                "4711,00:00:01.000000,free,0x7f2a00000000,1048576,0x2\n",
+                            "run.dev1.csv");
+    // No log of RMM's holds readings of the management library; another tool's file may.
+    for (const std::uint64_t used : {1024, 2048}) {
+        trace::Readings& readings = before.readings.emplace_back();
+        readings.set_time_ns(before.session.start_ns() + used);
+        readings.set_driver_version("580.65.06");
+        readings.add_devices()->set_used_bytes(used);
+    }
     char path[] = "/tmp/fragscope-test-XXXXXX";
     REQUIRE(::close(::mkstemp(path)) == 0);
     collector::FileSink::Opened opened = collector::FileSink::open(path, collector::Existing::kReplace);
@@ -205,6 +245,9 @@ TEST_CASE("an imported trace comes back from its file as it was") {
     CHECK(after.losses[0].SerializeAsString() == before.losses[0].SerializeAsString());
     CHECK(after.end.SerializeAsString() == before.end.SerializeAsString());
     CHECK(!after.file.cut_off);
+    REQUIRE(after.readings.size() == before.readings.size());
+    for (std::size_t i = 0; i < before.readings.size(); ++i)
+        CHECK(after.readings[i].SerializeAsString() == before.readings[i].SerializeAsString());
     CHECK(events_in_words(after) == events_in_words(before));
     for (std::size_t i = 0; i < before.events[0].size(); ++i) {
         const Event& a = after.events[0].at(i);
