@@ -44,7 +44,9 @@ std::string process_in_words(const Trace& trace, ProcessIndex process) {
     const trace::Process& p = trace.processes[process.value];
     const std::size_t slash = p.executable().rfind('/');
     const std::string name = slash == std::string::npos ? p.executable() : p.executable().substr(slash + 1);
-    if (p.pid() == 0 && name.empty()) return fmt::format("process {}", process.value);
+    if (p.pid() == 0)
+        return name.empty() ? fmt::format("process {}", process.value)
+                            : fmt::format("process {} ({})", process.value, name);
     return name.empty() ? fmt::format("process {} (pid {})", process.value, p.pid())
                         : fmt::format("process {} (pid {}, {})", process.value, p.pid(), name);
 }
@@ -70,15 +72,18 @@ ProcessState state_of(const Trace& trace, ProcessIndex process) {
 SessionWalk::SessionWalk(const Trace& trace, Watcher watcher)
     : trace_(trace), watcher_(std::move(watcher)), neighbours_(trace) {
     for (std::uint32_t process = 0; process < trace.events.size(); ++process)
-        own_.push_back({state_of(trace, {process}), {}, 0});
+        own_.push_back({state_of(trace, {process}), {}, 0, 0});
 }
 
 void SessionWalk::replay(ProcessIndex process, std::size_t end) {
     Cursor& cursor = own_[process.value];
     const auto& events = trace_.events[process.value];
+    if (end < cursor.next) cursor = {state_of(trace_, process), {}, 0, cursor.watched};
     for (; cursor.next < std::min(end, events.size()); ++cursor.next) {
         cursor.state.apply(events[cursor.next]);
         cursor.framework.apply(events[cursor.next], cursor.state);
+        if (cursor.next < cursor.watched) continue;
+        ++cursor.watched;
         if (watcher_) watcher_(process, cursor.state, events[cursor.next]);
     }
 }
@@ -144,7 +149,7 @@ Neighbours::Neighbours(const Trace& trace) : trace_(trace), absent_(trace.events
                 ordinals.push_back(static_cast<int>(device.ordinal()));
         }
         cursors_.push_back(
-            {state_of(trace, {process}), 0, std::move(ordinals), begins_of(trace.events[process]), {}});
+            {state_of(trace, {process}), 0, std::move(ordinals), begins_of(trace.events[process]), {}, 0});
     }
     find_checkpoints();
 }
@@ -185,6 +190,12 @@ std::vector<OtherProcess> Neighbours::at(ProcessIndex self, const std::string& u
         Cursor& cursor = cursors_[process];
         const auto& events = trace_.events[process];
         const auto ended = [](const Event& e) { return e.start.value + e.duration_ns; };
+        if (from_ns < cursor.from_ns) {
+            cursor.state = state_of(trace_, {process});
+            cursor.next = 0;
+            cursor.under_way.clear();
+        }
+        cursor.from_ns = from_ns;
         std::erase_if(cursor.under_way, [from_ns](const Call& call) { return call.end_ns <= from_ns; });
         if (cursor.under_way.empty()) {
             for (; cursor.next < events.size() && ended(events[cursor.next]) <= from_ns; ++cursor.next)

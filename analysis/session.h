@@ -40,7 +40,7 @@ class Neighbours {
   public:
     explicit Neighbours(const Trace& trace);
     // What processes other than `self` held on the device; empty if there are none or they do not use it.
-    // `from_ns` does not fall from one call to the next; `to_ns` may.
+    // Where `from_ns` falls from one call to the next, everything is replayed: dear, so rarely wanted.
     std::vector<OtherProcess> at(ProcessIndex self, const std::string& uuid, std::uint64_t from_ns,
                                  std::uint64_t to_ns);
 
@@ -59,6 +59,7 @@ class Neighbours {
         // Calls that are in `state` already and were under way at the last moment, or came in it: they may
         // still be, or not yet, if that moment was longer.
         std::vector<Call> under_way;
+        std::uint64_t from_ns = 0;  // of the last moment
     };
     static std::vector<Interval> books_of(const Cursor& cursor);
     // While another process had it checkpointed, its memory was not on the device.
@@ -73,7 +74,8 @@ class Neighbours {
     std::vector<std::vector<Absence>> absent_;  // by process
 };
 
-// Replays all processes up to one failure after the other, in the order of `list_failures`.
+// Replays all processes up to one failure after the other. The order of `list_failures` is cheap; where a
+// failure's moment lies before the last one's, the process is replayed from its beginning.
 class SessionWalk {
   public:
     // Told of each event of each process once, in the order of its process, with the state after it.
@@ -81,11 +83,12 @@ class SessionWalk {
 
     explicit SessionWalk(const Trace& trace, Watcher watcher = nullptr);
 
-    // Moves to the failure's moment. Failures are visited in ascending order of number.
+    // Moves to the failure's moment, also back to it: what a framework's allocator gave up is looked at where
+    // the driver refused, and other threads may have failed since.
     void advance(const Failure& failure, const FailureSnapshot& snapshot);
     const ProcessState& failing() const { return own_[current_].state; }
     const FrameworkState& failing_framework() const { return own_[current_].framework; }
-    // Replays the rest of the process, up to its end: no failure of it can be visited any more.
+    // Replays the rest of the process, up to its end.
     const ProcessState& at_the_end(ProcessIndex process);
     // What its framework's allocator held, as far as the process was replayed.
     const FrameworkState& framework(ProcessIndex process) const { return own_[process.value].framework; }
@@ -99,6 +102,7 @@ class SessionWalk {
         ProcessState state;
         FrameworkState framework;
         std::size_t next = 0;
+        std::size_t watched = 0;  // events that the watcher was told of
     };
     void replay(ProcessIndex process, std::size_t end);
 
