@@ -91,7 +91,8 @@ struct FrameworkDevice {
     std::uint64_t disagreements = 0;    // of them
     std::optional<FrameworkWord> first_disagreement;
     std::uint64_t outside_bytes = 0;  // live and waiting blocks that lie in no extent of the driver
-    std::uint64_t outside_count = 0;
+    // A block once lay in none, such as all of an allocator's log: what is in segments is the least there is.
+    bool segments_unseen = false;
     std::uint64_t refused = 0;  // requests that it gave up
     // Attempts after everything wholly free was returned: it tells of none of them.
     std::uint64_t retries_at_least = 0;

@@ -26,6 +26,15 @@ Quantity of_books(Definition definition, std::uint64_t bytes, const Losses& lost
     return Quantity::bounded(definition, wide, scope, reason + "; wider because records are missing");
 }
 
+// The same of what is in segments: where blocks lie in none, there are more than these.
+Quantity of_segments(Definition definition, std::uint64_t bytes, const Losses& lost, bool unseen,
+                     const Scope& scope, const std::string& reason) {
+    if (!unseen) return of_books(definition, bytes, lost, scope, reason);
+    return Quantity::bounded(
+        definition, {weakened(Interval::exactly(bytes), lost).low, std::nullopt}, scope,
+        reason + "; at least, because blocks of it lie in memory that no record shows it take");
+}
+
 // Whole mappings inside a gap of an expandable segment: what can be unmapped.
 std::uint64_t whole_mappings(const ProcessState& state, const Range& gap) {
     std::uint64_t bytes = 0;
@@ -91,20 +100,22 @@ std::optional<FrameworkAtFailure> framework_at(const FrameworkState& books, cons
         lost.acquired_bytes.reset();
         out.waiting_alone = 0;
     }
-    out.reserved = of_books(report::Quantity::charged, own.all().reserved_bytes.current, lost, out.scope,
-                            "driver extents that blocks of the framework's allocator were seen in");
+    const bool unseen = own.segments_unseen;
+    out.reserved =
+        of_segments(report::Quantity::charged, own.all().reserved_bytes.current, lost, unseen, out.scope,
+                    "driver extents that blocks of the framework's allocator were seen in");
     out.live = of_books(report::Quantity::live, own.live(), lost, out.scope,
                         "blocks that the framework's allocator gave out, as it tells of each");
     out.waiting = of_books(report::Quantity::pending_free, own.waiting(), lost, out.scope,
                            "blocks that the program freed and that wait for events of other streams");
-    out.cached = of_books(report::Quantity::cached, sums.wholly_free + sums.gaps, lost, out.scope,
-                          "in segments of the framework's allocator, and in no block");
-    out.reclaimable = of_books(
-        report::Quantity::reclaimable, sums.wholly_free, lost, out.scope,
+    out.cached = of_segments(report::Quantity::cached, sums.wholly_free + sums.gaps, lost, unseen, out.scope,
+                             "in segments of the framework's allocator, and in no block");
+    out.reclaimable = of_segments(
+        report::Quantity::reclaimable, sums.wholly_free, lost, unseen, out.scope,
         out.expandable ? "segments without a block, and whole mappings inside gaps of expandable ones"
                        : "segments of the framework's allocator without a block");
-    out.in_gaps = of_books(report::Quantity::cached, sums.gaps, lost, out.scope,
-                           "gaps between blocks in segments of the framework's allocator");
+    out.in_gaps = of_segments(report::Quantity::cached, sums.gaps, lost, unseen, out.scope,
+                              "gaps between blocks in segments of the framework's allocator");
     return out;
 }
 

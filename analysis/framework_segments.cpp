@@ -154,7 +154,7 @@ void FrameworkState::add_block(std::uint64_t address, const FrameworkBlock& bloc
     }
     if (!block.home) {
         devices_[block.device].outside_bytes += block.bytes;
-        ++devices_[block.device].outside_count;
+        devices_[block.device].segments_unseen = true;
     }
     change_stats(block.device, block.bytes > kSmallBlock, [&](FrameworkStats& stats) {
         stats.allocation.add(1);
@@ -180,10 +180,7 @@ FrameworkState::Blocks::iterator FrameworkState::erase_block(Blocks::iterator at
         stats.active.subtract(1);
         stats.active_bytes.subtract(block.bytes);
     });
-    if (!block.home) {
-        devices_[block.device].outside_bytes -= block.bytes;
-        --devices_[block.device].outside_count;
-    }
+    if (!block.home) devices_[block.device].outside_bytes -= block.bytes;
     const auto segment = block.home ? segments_.find(*block.home) : segments_.end();
     if (segment == segments_.end()) return blocks_.erase(at);
     const SplitGaps before = split_gaps(segment->second.range, range);

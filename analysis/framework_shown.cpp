@@ -41,15 +41,17 @@ void set_counted(report::Counted& out, const FrameworkStat& stat) {
     out.set_peak(stat.peak);
 }
 
-void set_statistics(report::FrameworkStatistics& out, const char* pool, const FrameworkStats& stats) {
+void set_statistics(report::FrameworkStatistics& out, const char* pool, const FrameworkStats& stats,
+                    bool segments_known) {
     out.set_pool(pool);
     set_counted(*out.mutable_allocation(), stats.allocation);
-    set_counted(*out.mutable_segment(), stats.segment);
     set_counted(*out.mutable_active(), stats.active);
-    set_counted(*out.mutable_inactive_split(), stats.inactive_split);
     set_counted(*out.mutable_allocated_bytes(), stats.allocated_bytes);
-    set_counted(*out.mutable_reserved_bytes(), stats.reserved_bytes);
     set_counted(*out.mutable_active_bytes(), stats.active_bytes);
+    if (!segments_known) return;
+    set_counted(*out.mutable_segment(), stats.segment);
+    set_counted(*out.mutable_inactive_split(), stats.inactive_split);
+    set_counted(*out.mutable_reserved_bytes(), stats.reserved_bytes);
     set_counted(*out.mutable_inactive_split_bytes(), stats.inactive_split_bytes);
 }
 
@@ -67,8 +69,10 @@ std::string disagreement_in_words(const FrameworkWord& word) {
 void set_totals(report::FrameworkTotals& out, const FrameworkDevice& books) {
     out.set_live_bytes(books.live());
     out.set_waiting_bytes(books.waiting());
-    out.set_cached_bytes(books.cached());
-    out.set_reserved_bytes(books.all().reserved_bytes.current);
+    if (!books.segments_unseen) {
+        out.set_cached_bytes(books.cached());
+        out.set_reserved_bytes(books.all().reserved_bytes.current);
+    }
     out.set_outside_bytes(books.outside_bytes);
     out.set_records(books.words);
     out.set_disagreements(books.disagreements);
@@ -87,18 +91,26 @@ std::vector<report::FrameworkAllocator> framework_shown(const FrameworkState& bo
     std::map<int, report::FrameworkAllocator> out;
     for (const auto& [ordinal, device] : books.devices()) {
         report::FrameworkAllocator& shown = out[ordinal];
-        shown.set_ordinal(ordinal);
+        if (ordinal != kNoDevice) shown.set_ordinal(ordinal);
         shown.set_device(device_uuid(trace, process, ordinal));
         set_totals(*shown.mutable_totals(), device);
-        set_statistics(*shown.add_statistics(), "all", device.stats[FrameworkDevice::kAll]);
-        set_statistics(*shown.add_statistics(), "small", device.stats[FrameworkDevice::kSmall]);
-        set_statistics(*shown.add_statistics(), "large", device.stats[FrameworkDevice::kLarge]);
+        const bool segments_known = !device.segments_unseen;
+        set_statistics(*shown.add_statistics(), "all", device.stats[FrameworkDevice::kAll], segments_known);
+        set_statistics(*shown.add_statistics(), "small", device.stats[FrameworkDevice::kSmall],
+                       segments_known);
+        set_statistics(*shown.add_statistics(), "large", device.stats[FrameworkDevice::kLarge],
+                       segments_known);
         shown.set_refused(device.refused);
         shown.set_retries_at_least(device.retries_at_least);
         shown.set_retries_at_most(device.retries_at_most);
         shown.add_not_known(
             "the sizes that were asked for: the allocator tells of its blocks, which are rounded up");
         shown.add_not_known("which private pool (a CUDA graph's, a MemPool) a segment or a gap belongs to");
+        if (device.segments_unseen)
+            shown.add_not_known(
+                "what the allocator took from the driver and keeps: blocks of it lie in memory that no "
+                "record "
+                "shows it take");
     }
     books.for_each_segment([&](const Range& range, const SegmentFacts& facts) {
         report::FrameworkSegment& segment = *out[facts.device].add_segments();

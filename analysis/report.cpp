@@ -102,18 +102,23 @@ std::vector<report::Peak> framework_peaks(const Trace& trace, ProcessIndex proce
         scope.process = process.value;
         scope.device = device_uuid(trace, process, ordinal);
         scope.domain = "framework's allocator";
-        const bool sure = !lost.any() && device.disagreements == 0;
-        const auto add = [&](report::Quantity::Definition definition, std::uint64_t bytes, const char* what) {
+        const char* missing = lost.any() || device.disagreements != 0
+                                  ? "records are missing, or blocks of before the recording"
+                                  : nullptr;
+        const auto add = [&](report::Quantity::Definition definition, std::uint64_t bytes, const char* what,
+                             const char* why_unknown) {
             *out.emplace_back().mutable_quantity() =
-                (sure ? Quantity::derived(definition, bytes, scope, what)
-                      : Quantity::unknown(
-                            definition, scope,
-                            fmt::format("{}: records are missing, or blocks of before the recording", what)))
+                (why_unknown == nullptr
+                     ? Quantity::derived(definition, bytes, scope, what)
+                     : Quantity::unknown(definition, scope, fmt::format("{}: {}", what, why_unknown)))
                     .message();
         };
         add(report::Quantity::charged, device.all().reserved_bytes.peak,
-            "segments that it took from the driver");
-        add(report::Quantity::live, device.all().allocated_bytes.peak, "blocks that it gave out");
+            "segments that it took from the driver",
+            missing == nullptr && device.segments_unseen
+                ? "blocks of it lie in memory that no record shows it take"
+                : missing);
+        add(report::Quantity::live, device.all().allocated_bytes.peak, "blocks that it gave out", missing);
     }
     return out;
 }
@@ -123,7 +128,7 @@ std::uint64_t duration_of(const Trace& trace) {
     for (const auto& events : trace.events) {
         for (const Event& event : events) end = std::max(end, event.start.value + event.duration_ns);
     }
-    return end > trace.session.start_ns() ? end - trace.session.start_ns() : 0;
+    return since_start(trace, {end});
 }
 
 report::Verdict verdict_at(const Situation& situation) {

@@ -21,7 +21,7 @@ void show_devices(const ProcessState& state, const Trace& trace, ProcessIndex pr
     for (const int ordinal : ordinals) {
         const DeviceTotals& totals = state.totals(ordinal);
         report::DeviceBooks& books = *out.add_devices();
-        books.set_ordinal(ordinal);
+        if (ordinal != kNoDevice) books.set_ordinal(ordinal);
         books.set_device(device_uuid(trace, process, ordinal));
         books.set_handle_bytes(totals.handles);
         books.set_mapped_bytes(totals.mapped);
@@ -73,7 +73,7 @@ void show_linear(const ProcessState& state, report::State& out) {
         shown.set_address(range.begin);
         shown.set_bytes(range.size());
         shown.set_requested_bytes(block.requested);
-        shown.set_ordinal(block.device);
+        if (block.device != kNoDevice) shown.set_ordinal(block.device);
         shown.set_kind(block.kind == Kind::kManagedAcquired ? "managed"
                        : block.kind == Kind::kPitchAcquired ? "pitch"
                                                             : "linear");

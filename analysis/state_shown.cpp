@@ -11,6 +11,7 @@
 #include "analysis/framework_shown.h"
 #include "analysis/health.h"
 #include "analysis/session.h"
+#include "analysis/situation.h"
 #include "analysis/state_books.h"
 
 namespace fragscope::analysis {
@@ -69,10 +70,14 @@ std::string unanswerable(const Trace& trace, const StateQuestion& question) {
         return fmt::format("there is no process {}: this trace holds {}, numbered from 0", *question.process,
                            trace.events.size());
     if (const auto* failure = std::get_if<AtFailure>(&question.where)) {
-        const std::size_t failures = list_failures(trace).size();
-        if (failure->number == 0 || failure->number > failures)
+        const std::vector<Failure> failures = list_failures(trace);
+        if (failure->number == 0 || failure->number > failures.size())
             return fmt::format("there is no failed call {}: this trace holds {}, numbered from 1",
-                               failure->number, failures);
+                               failure->number, failures.size());
+        const ProcessIndex whose = failures[failure->number - 1].process;
+        if (question.process && *question.process != whose.value)
+            return fmt::format("failed call {} is of process {}, not of process {}", failure->number,
+                               whose.value, *question.process);
     }
     if (std::holds_alternative<AtSequence>(question.where) && !question.process && trace.events.size() > 1)
         return fmt::format(
@@ -133,14 +138,12 @@ std::string answer_states(const Trace& trace, const StateQuestion& question,
             *out.mutable_health() = health;
             out.set_process(index);
             if (index < trace.processes.size()) {
-                out.set_pid(trace.processes[index].pid());
+                if (trace.processes[index].pid() != 0) out.set_pid(trace.processes[index].pid());
                 out.set_executable(trace.processes[index].executable());
             }
             if (next != 0) {
-                const std::uint64_t start = trace.session.start_ns();
-                const std::uint64_t time = events[next - 1].start.value;
                 out.set_sequence(events[next - 1].sequence.value);
-                out.set_time_ns(time > start ? time - start : 0);
+                out.set_time_ns(since_start(trace, events[next - 1].start));
             }
             out.set_mark(moment.mark);
             if (question.driver) show_books(state, trace, process, out);

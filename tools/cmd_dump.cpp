@@ -148,7 +148,8 @@ std::string json_event(const Trace& trace, const Event& event, analysis::Symboli
         R"({{"time_ns":{},"process":{},"pid":{},"thread":{},"sequence":{},"function":{},"kind":{},)"
         R"({},{},{},{},"device":{},"result":{},"result_name":{},"duration_ns":{},"stack":{},"flags":[{}]{}}})",
         static_cast<std::int64_t>(event.start.value - trace.session.start_ns()), event.process.value,
-        process.pid(), event.thread, event.sequence.value, quoted(trace.functions[event.function.value]),
+        process.pid() == 0 ? "null" : std::to_string(process.pid()), event.thread, event.sequence.value,
+        quoted(trace.functions[event.function.value]),
         quoted(std::string(analysis::kind_name(event.kind).id)),
         json_payload(names.address, event.address.value), json_payload(names.bytes, event.bytes.value),
         json_payload(names.object, event.object.value), json_payload(names.extra, event.extra),

@@ -19,8 +19,11 @@ constexpr std::size_t kSegmentsShown = 12;
 constexpr std::size_t kGapsShown = 8;
 constexpr std::size_t kExtentsShown = 8;
 
-std::string device_words(std::int32_t ordinal, const std::string& uuid) {
-    return uuid.empty() ? fmt::format("device {}", ordinal) : fmt::format("device {} ({})", ordinal, uuid);
+std::string device_words(const report::FrameworkAllocator& allocator) {
+    if (!allocator.has_ordinal()) return "on a device that is not known";
+    return allocator.device().empty()
+               ? fmt::format("device {}", allocator.ordinal())
+               : fmt::format("device {} ({})", allocator.ordinal(), allocator.device());
 }
 
 // The largest first; of equal ones the lower address.
@@ -32,7 +35,8 @@ void largest_first(std::vector<const Item*>& items) {
 }
 
 void put_moment(Page& page, const report::State& state) {
-    page.title(fmt::format("Memory of process {} (pid {}{}{})", state.process(), state.pid(),
+    page.title(fmt::format("Memory of process {} (pid {}{}{})", state.process(),
+                           state.has_pid() ? fmt::format("{}", state.pid()) : "not known",
                            state.executable().empty() ? "" : ", ", state.executable()));
     std::string when = state.sequence() == 0
                            ? "Before its first event."
@@ -50,10 +54,10 @@ void put_devices(Page& page, const report::State& state) {
                      {"pools, live", Align::kRight, true},     {"managed", Align::kRight, true},
                      {"arrays, at least", Align::kRight, true}};
     for (const report::DeviceBooks& device : state.devices()) {
-        table.rows.push_back({{fmt::format("{}", device.ordinal()), human_bytes(device.handle_bytes()),
-                               human_bytes(device.mapped_bytes()), human_bytes(device.linear_bytes()),
-                               human_bytes(device.pool_live_bytes()), human_bytes(device.managed_bytes()),
-                               human_bytes(device.array_bytes())},
+        table.rows.push_back({{device.has_ordinal() ? fmt::format("{}", device.ordinal()) : "not known",
+                               human_bytes(device.handle_bytes()), human_bytes(device.mapped_bytes()),
+                               human_bytes(device.linear_bytes()), human_bytes(device.pool_live_bytes()),
+                               human_bytes(device.managed_bytes()), human_bytes(device.array_bytes())},
                               {},
                               false});
     }
@@ -204,13 +208,14 @@ void put_totals(Page& page, const report::FrameworkTotals& totals) {
     table.columns = {{"the framework's allocator", Align::kLeft, true},
                      {"bytes", Align::kRight, true},
                      {"exact", Align::kRight, true}};
-    const auto row = [&](const char* what, std::uint64_t bytes) {
-        table.rows.push_back({{what, human_bytes(bytes), exact_bytes(bytes)}, {}, false});
+    const auto row = [&](const char* what, std::uint64_t bytes, bool known = true) {
+        table.rows.push_back(
+            {{what, known ? human_bytes(bytes) : "not known", known ? exact_bytes(bytes) : ""}, {}, false});
     };
-    row("in segments taken from the driver", totals.reserved_bytes());
+    row("in segments taken from the driver", totals.reserved_bytes(), totals.has_reserved_bytes());
     row("- live blocks", totals.live_bytes());
     row("- freed, waiting for other streams", totals.waiting_bytes());
-    row("- cached: in no block", totals.cached_bytes());
+    row("- cached: in no block", totals.cached_bytes(), totals.has_cached_bytes());
     if (totals.outside_bytes() != 0) row("blocks in no extent of the driver", totals.outside_bytes());
     page.table(table);
     if (!totals.has_agrees()) return;
@@ -232,8 +237,7 @@ void put_totals(Page& page, const report::FrameworkTotals& totals) {
 }
 
 void put_framework(Page& page, const report::FrameworkAllocator& allocator) {
-    page.heading(fmt::format("Inside the framework's allocator, {}",
-                             device_words(allocator.ordinal(), allocator.device())));
+    page.heading(fmt::format("Inside the framework's allocator, {}", device_words(allocator)));
     put_totals(page, allocator.totals());
     put_segments(page, allocator);
     put_gaps(page, allocator);

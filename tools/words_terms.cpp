@@ -80,7 +80,9 @@ Term definition_term(Quantity::Definition definition) {
         case Quantity::nvml_reserved:
             return {"NVML reserved", "kept by the driver for itself, as the management library counts it"};
         case Quantity::nvml_process:
-            return {"NVML process", "held by one process, its contexts and code among it, as the management library counts it"};
+            return {
+                "NVML process",
+                "held by one process, its contexts and code among it, as the management library counts it"};
         default:
             return {"unnamed quantity", "of a kind that this version of fragscope does not know"};
     }
@@ -142,7 +144,7 @@ Term cause_term(Verdict::Cause cause) {
 }
 
 std::string cause_words(const Verdict& verdict) {
-    static constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kConstraints = {{
+    static constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kConstraints = {{
         {"cached_by_pool", "memory kept by a stream-ordered pool"},
         {"pending_frees", "memory whose release still waited for its stream"},
         {"address_space", "the virtual address space ran out"},
@@ -153,7 +155,6 @@ std::string cause_words(const Verdict& verdict) {
         {"pool_maximum", "the pool's own maximum size"},
         {"cached_by_allocator", "memory kept by the framework's own allocator"},
         {"pool_ownership", "memory that a private pool of the framework's allocator keeps to itself"},
-        {"stream_ownership", "memory that the framework's allocator keeps for another stream"},
         {"allocator_limit", "a limit of the framework's own allocator"},
         {"size_not_multiple_of_granularity",
          "a size that is no multiple of the granularity; memory was not short"},

@@ -232,7 +232,7 @@ TEST_CASE("blocks without an extent are counted beside the segments, as an alloc
     CHECK(segments_of(state).empty());
     CHECK(state.device(0).live() == 2 * kMiB);
     CHECK(state.device(0).outside_bytes == 2 * kMiB);
-    CHECK(state.device(0).outside_count == 1);
+    CHECK(state.device(0).segments_unseen);
     CHECK(state.device(0).cached() == 0);
     CHECK(state.device(0).disagreements == 0);
 }
@@ -282,7 +282,8 @@ TEST_CASE("retries are told by the driver's refusals before a block, as far as t
     CHECK(state.device(0).retries_at_least == 1);
     CHECK(state.device(0).retries_at_most == 2);
     CHECK(state.device(0).refused == 1);
-    // A limit of the allocator's own (set_per_process_memory_fraction): it never asks, returns a segment, and goes on.
+    // A limit of the allocator's own (set_per_process_memory_fraction): it never asks, returns a segment, and
+    // goes on.
     p.free(kSegment).linear(kSegment, 40 * kMiB);
     p.call(Kind::kBlockAcquired, kSegment, 40 * kMiB, 40 * kMiB, 40 * kMiB);
     CHECK(replayed(session).device(0).retries_at_least == 1);
