@@ -58,12 +58,6 @@ std::vector<std::string> framework_actions(const Situation& s, const Verdict& ve
             "Give private pools up that are not needed any more (reset CUDA graphs, drop MemPool objects), "
             "then torch.cuda.empty_cache(); or let graphs share one pool (torch.cuda.graph_pool_handle).");
     }
-    if (verdict.constraint() == "stream_ownership") {
-        out.push_back(
-            "Allocate on the stream that the gap belongs to, or release what that stream holds and call "
-            "torch.cuda.empty_cache() before this request.");
-        return out;
-    }
     if (removes(verdict, "with_framework_waits_over")) {
         out.push_back(
             "Wait for the other streams before this request (torch.cuda.synchronize()), or use record_stream "

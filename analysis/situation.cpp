@@ -249,6 +249,56 @@ void book_the_refusal(Situation& s, const FrameworkState& books) {
     }
 }
 
+// Handles of the refused one's size that its thread took just before it: PyTorch takes all that a block needs
+// in a row, and maps them when it has them.
+std::uint64_t taken_just_before(const std::vector<Event>& events, std::size_t refused) {
+    std::uint64_t bytes = 0;
+    for (std::size_t i = refused; i-- > 0;) {
+        const Event& event = events[i];
+        if (event.thread != events[refused].thread || event.has(wire::kByShim)) continue;
+        if (event.kind != Kind::kHandleCreated || event.failed() || event.bytes != events[refused].bytes)
+            break;
+        bytes += std::min(event.bytes.value, UINT64_MAX - bytes);
+    }
+    return bytes;
+}
+
+// Expandable segments grow by handles of one size, up to the block's end: the driver's refusal names one of
+// them, the block needs all that are missing.
+void need_handles(Situation& s) {
+    constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+    const FrameworkAtFailure& own = *s.framework;
+    const bool refused = own.driver_asked && s.event->kind == Kind::kHandleCreated;
+    if (s.request.draws != Draws::kPhysical || (!refused && (own.driver_asked || !own.expandable))) return;
+    // By PyTorch's public rules, where no handle was asked for.
+    const std::uint64_t handle = refused                   ? std::max<std::uint64_t>(s.event->bytes.value, 1)
+                                 : own.tried > kSmallBlock ? 20 * kMiB
+                                                           : 2 * kMiB;
+    // The block begins in a gap, or at what is not mapped yet: gaps spare handles.
+    std::uint64_t gaps = own.in_gaps.exact() && own.reclaimable.exact() ? 0 : own.tried;
+    for (const FrameworkDomain& domain : own.domains) {
+        if (domain.large == (own.tried > kSmallBlock)) gaps += std::min(domain.gap_sum, UINT64_MAX - gaps);
+    }
+    // Where the program itself asked for the device's numbers it had given those back before.
+    const std::uint64_t taken =
+        refused && !s.snapshot.by_program
+            ? taken_just_before(s.trace->events[s.failure.process.value], s.failure.index)
+            : 0;
+    std::uint64_t least = std::max(handle, less(round_up(less(own.tried, gaps), handle), taken));
+    std::uint64_t most = std::max(handle, less(round_up(own.tried, handle), taken));
+    Interval& needed = s.request.needed;
+    if (!refused) {
+        // It may have been to take a segment of its own instead.
+        least = std::min(least, needed.low.value_or(0));
+        most = std::max(most, needed.high.value_or(UINT64_MAX));
+    }
+    needed = {least, most};
+    s.request.rounding_assumed = true;
+    s.request.needed_reason =
+        "handles that were still missing for the whole block: an expandable segment grows by handles of one "
+        "size, and how much of the block gaps at its place would have held is not told";
+}
+
 void word_of_the_device(Situation& s) {
     const trace::Device* device = device_of(*s.trace, s.failure.process, s.request.device);
     const auto said = s.snapshot.devices.find(s.request.device);
@@ -464,9 +514,15 @@ void books_of_unmapped(Situation& s, const ProcessState& state) {
     });
 }
 
+// What was tried, or granted, for one handle says nothing of the block that needs several.
+bool one_handle_of_many(const Situation& s) {
+    return s.event != s.named && s.event->kind == Kind::kHandleCreated;
+}
+
 // Whether and when the same request was met later: what was given back in between is worth naming.
 void look_ahead(Situation& s) {
     constexpr std::size_t kFar = 4096;  // events; further away it is another story
+    if (one_handle_of_many(s)) return;
     const auto& events = s.trace->events[s.failure.process.value];
     const Event* last_release = nullptr;
     const std::size_t end = std::min(events.size(), s.failure.index + 1 + kFar);
@@ -502,7 +558,7 @@ void look_at_trials(Situation& s) {
     const auto refused = [&](ProbeMechanism mechanism) {
         return s.probes.refused(mechanism).value_or(UINT64_MAX) <= requested;
     };
-    if (requested == 0 || s.request.draws != Draws::kPhysical) return;
+    if (requested == 0 || s.request.draws != Draws::kPhysical || one_handle_of_many(s)) return;
     const bool pieces =
         refused(ProbeMechanism::kHandleMinimum) && s.probes.granted(ProbeMechanism::kStitched) >= requested;
     s.tried_in_pieces =
@@ -601,7 +657,10 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
         if (physical.imported) s.imported += physical.bytes;
     });
     s.framework = framework_at(walk.failing_framework(), state, s.request.device, s.physical, s.losses);
-    if (gave_up && s.framework) book_the_refusal(s, walk.failing_framework());
+    if (gave_up && s.framework) {
+        book_the_refusal(s, walk.failing_framework());
+        need_handles(s);
+    }
     if (gave_up && s.event != s.named)
         s.request.in_words =
             fmt::format("a block of {} out of its framework's allocator, which asked the driver for {}",

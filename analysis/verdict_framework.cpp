@@ -15,6 +15,14 @@ bool records_missing(const Situation& s) {
     return !s.framework->agrees || narrowed(s.losses, Layer::kFramework).any();
 }
 
+// Whether the driver may have refused in a call that is not in the trace, or told by no record at all.
+bool refusal_may_be_lost(const Situation& s) {
+    for (const Layer layer : {Layer::kBlocks, Layer::kHandles, Layer::kPools, Layer::kAddresses}) {
+        if (with_contradictions(narrowed(s.losses, layer), s.contradictions).any()) return true;
+    }
+    return false;
+}
+
 // "4 GiB, of which 3 GiB are in live blocks".
 std::string held_in_words(const FrameworkAtFailure& own) {
     return fmt::format("The framework's allocator holds {} in segments, of which {} are in live blocks",
@@ -35,13 +43,13 @@ Verdict limited(const Situation& s, const std::vector<Counterfactual>& rows) {
         "no memory before",
         in_words(own.tried));
     const Counterfactual* lifted = row_of(rows, "with_limit_lifted");
-    if (records_missing(s) || lifted == nullptr || !s.device_free.known() ||
-        lifted->fit == Fit::kCannotTell) {
+    const bool missing = records_missing(s) || refusal_may_be_lost(s) || !own.reserved.exact();
+    if (missing || lifted == nullptr || !s.device_free.known() || lifted->fit == Fit::kCannotTell) {
         return undetermined(
             fmt::format("{}, as far as the records tell. Whether a limit of its own was the reason is not "
                         "known: {}.",
                         what,
-                        records_missing(s) ? "records of the allocator or of the driver are missing"
+                        missing ? "records of the allocator or of the driver are missing"
                         : !s.device_free.known()
                             ? "what nobody on the device held then was not asked"
                             : "what nobody on the device held lies close to what it needs"),
@@ -60,7 +68,7 @@ Verdict limited(const Situation& s, const std::vector<Counterfactual>& rows) {
         fmt::format("{}, and {}. A limit of its own stands below {}, which is what it holds and this request "
                     "together: torch.cuda.set_per_process_memory_fraction sets such a limit.",
                     what, held_by_nobody(s),
-                    in_words(own.reserved.low().value_or(0) + s.request.needed.high.value_or(0))));
+                    in_words(*own.reserved.low() + s.request.needed.high.value_or(0))));
     out.add_removed("with_limit_lifted");
     return out;
 }
@@ -83,13 +91,14 @@ std::optional<Verdict> refused_by_allocator(const Situation& s, const std::vecto
     const Counterfactual* base = row_of(rows, "as_it_was");
     if (!records_missing(s) && own.largest_of_other_streams >= own.tried && own.tried != 0 &&
         base != nullptr && base->fit == Fit::kDoesNotFit) {
-        Verdict out;
-        set(out, Verdict::other_constraint, "stream_ownership",
-            fmt::format("{}. {}. A gap of {} would hold the block, but lies in a segment of another stream: "
-                        "PyTorch's allocator gives a gap to its own stream only.",
-                        free_and_needed(s), held_in_words(own), in_words(own.largest_of_other_streams)));
-        out.add_removed("with_framework_gaps_merged");
-        return out;
+        return undetermined(
+            fmt::format("{}. {}. A gap of {} would hold the block, but lies in a segment of another stream, "
+                        "and PyTorch's allocator gives a gap to its own stream only. Whether this stream "
+                        "would have been given it is not known: it may belong to a private pool (a CUDA "
+                        "graph's, a MemPool), or max_split_size_mb keeps it whole.",
+                        free_and_needed(s), held_in_words(own), in_words(own.largest_of_other_streams)),
+            "segment_pool_id and stream of that gap's segment in torch.cuda.memory._snapshot(), and its "
+            "allocator_settings");
     }
     return std::nullopt;
 }
