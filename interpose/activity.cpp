@@ -36,7 +36,8 @@ constexpr std::uint64_t kPatienceNs = 2'000'000'000;
 
 enum Phase : std::uint32_t { kIdle, kStarting, kRunning, kLeaving, kOver };
 constinit std::atomic<std::uint32_t> phase{kIdle};
-constinit std::atomic<std::uint32_t> tried_in{0};  // the attachment that has decided
+constinit std::atomic<std::uint32_t> tried_in{0};     // the attachment that has decided, or is at it
+constinit std::atomic<const void*> starter{nullptr};  // the thread that is at it
 constinit std::atomic<std::uint32_t> used_in{
     0};  // the last attachment that used CUPTI, of this process or an ancestor
 constinit std::atomic<const char*> client{nullptr};  // who has come; names are literals
@@ -241,11 +242,12 @@ void begin_activity() {
     const std::uint32_t attachment = generation();
     if (tried_in.exchange(attachment) == attachment) return;
     const int saved = errno;
+    starter.store(&thread_state);
     phase.store(kStarting);
     const Decision decision = start(attachment);
     tell_state(decision);
     next_flush_ns.store(monotonic_ns() + kFlushPauseNs);
-    phase.store(decision.state == CuptiState::kOn ? kRunning : kOver, std::memory_order_release);
+    phase.store(decision.state == CuptiState::kOn ? kRunning : kOver);
     if (const char* who = client.load()) leave(who);  // it came meanwhile
     errno = saved;
 }
@@ -271,12 +273,18 @@ void give_way_to(const char* who) {
     client.compare_exchange_strong(none, who);
     const int saved = errno;
     const std::uint64_t deadline = monotonic_ns() + kPatienceNs;
+    // Who is at it looks for clients after it has said so, and once more when it is done: one of the two sees
+    // the other.
     for (;;) {
-        const std::uint32_t now_in = phase.load(std::memory_order_acquire);
+        const std::uint32_t now_in = phase.load();
         if (now_in == kRunning) leave(who);
-        if ((now_in != kStarting && now_in != kLeaving) || used_in.load() != generation() ||
-            monotonic_ns() > deadline)
-            break;
+        // In a child nobody is at it any more. Nor is anybody to wait for who comes out of a library that is
+        // being brought in.
+        const bool under_way =
+            now_in == kStarting
+                ? tried_in.load() == generation() && starter.load() != &thread_state
+                : (now_in == kRunning || now_in == kLeaving) && used_in.load() == generation();
+        if (!under_way || monotonic_ns() > deadline) break;
         sched_yield();
     }
     errno = saved;

@@ -3,7 +3,7 @@
 //
 // Layouts and rules are those of the public headers of CUDA 13.0. The library is never linked: its functions
 // are found in the one that is mapped. Nothing is ever finalized or closed, nothing is done in a forked
-// child, and nothing from within CUPTI's callbacks but handing records over.
+// child of a process that used it, and nothing from within CUPTI's callbacks but handing records over.
 #pragma once
 
 #include <cstdint>

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 
 #include "interpose/ask.h"
 #include "interpose/emit.h"
@@ -58,12 +59,14 @@ bool moment_now(Moment& out) {
 
 constinit Moment begun{};
 
-// CUPTI's times in the session's ticks, between the moment when it was switched on and now.
+// CUPTI's times in the session's ticks, since the moment when it was switched on.
 class Times {
   public:
     Times() { known_ = moment_now(now_) && now_.theirs > begun.theirs && now_.ticks > begun.ticks; }
-    std::uint64_t ticks(std::uint64_t theirs) const {
-        if (!known_ || theirs < begun.theirs) return known_ ? begun.ticks : now();
+    // Of one that CUPTI did not tell (0), that no record can have, or that its clock now says nothing of:
+    // none.
+    std::optional<std::uint64_t> ticks(std::uint64_t theirs) const {
+        if (!known_ || theirs < begun.theirs) return std::nullopt;
         const double part =
             static_cast<double>(theirs - begun.theirs) / static_cast<double>(now_.theirs - begun.theirs);
         return begun.ticks + static_cast<std::uint64_t>(part * static_cast<double>(now_.ticks - begun.ticks));
@@ -97,10 +100,14 @@ std::uint32_t text(const char* from) {
     return from == nullptr ? 0 : told_string(from, strnlen(from, wire::kMaxTextBytes));
 }
 
-void tell_memory(const CUpti_ActivityMemory4& from, const Times& times) {
+// What comes without a time is not told: to say any would place it where it may not have been. False: it is
+// such a record.
+bool tell_memory(const CUpti_ActivityMemory4& from, const Times& times) {
+    const std::optional<std::uint64_t> time = times.ticks(from.timestamp);
+    if (!time) return false;
     const bool release = from.memoryOperationType == CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE;
-    wire::Record record = begin(release ? Kind::kActivityReleased : Kind::kActivityAcquired, from.deviceId,
-                                times.ticks(from.timestamp));
+    wire::Record record =
+        begin(release ? Kind::kActivityReleased : Kind::kActivityAcquired, from.deviceId, *time);
     record.address = from.address;
     record.bytes = from.bytes;
     record.object =
@@ -116,10 +123,13 @@ void tell_memory(const CUpti_ActivityMemory4& from, const Times& times) {
     place.extra = from.source != nullptr ? text(from.source) : file != 0 ? text(module(file).name) : 0;
     emit(record);
     emit(place);
+    return true;
 }
 
-void tell_pool(const CUpti_ActivityMemoryPool3& from, const Times& times) {
-    wire::Record record = begin(Kind::kActivityPool, from.deviceId, times.ticks(from.timestamp));
+bool tell_pool(const CUpti_ActivityMemoryPool3& from, const Times& times) {
+    const std::optional<std::uint64_t> time = times.ticks(from.timestamp);
+    if (!time) return false;
+    wire::Record record = begin(Kind::kActivityPool, from.deviceId, *time);
     record.address = from.address;
     record.bytes = from.size;
     record.object =
@@ -131,32 +141,32 @@ void tell_pool(const CUpti_ActivityMemoryPool3& from, const Times& times) {
     keeps.extra = from.processId;
     emit(record);
     emit(keeps);
+    return true;
 }
 
-void tell_unified(const CUpti_ActivityUnifiedMemoryCounter3& from, const Times& times) {
+bool tell_unified(const CUpti_ActivityUnifiedMemoryCounter3& from, const Times& times) {
+    const std::optional<std::uint64_t> time = times.ticks(from.start);
+    if (!time) return false;
     const bool leaves = from.counterKind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH;
-    wire::Record record =
-        begin(Kind::kActivityUnified, leaves ? from.srcId : from.dstId, times.ticks(from.start));
+    wire::Record record = begin(Kind::kActivityUnified, leaves ? from.srcId : from.dstId, *time);
     record.address = from.address;
     record.bytes = from.value;
     record.object = wire::pack_activity(leaves ? from.dstId : from.srcId, from.counterKind, 0, false);
     record.extra = from.end > from.start ? from.end - from.start : 0;
     emit(record);
+    return true;
 }
 
-void tell(const CUpti_Activity& record, const Times& times) {
+bool tell(const CUpti_Activity& record, const Times& times) {
     switch (record.kind) {
         case CUPTI_ACTIVITY_KIND_MEMORY2:
-            tell_memory(reinterpret_cast<const CUpti_ActivityMemory4&>(record), times);
-            break;
+            return tell_memory(reinterpret_cast<const CUpti_ActivityMemory4&>(record), times);
         case CUPTI_ACTIVITY_KIND_MEMORY_POOL:
-            tell_pool(reinterpret_cast<const CUpti_ActivityMemoryPool3&>(record), times);
-            break;
+            return tell_pool(reinterpret_cast<const CUpti_ActivityMemoryPool3&>(record), times);
         case CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER:
-            tell_unified(reinterpret_cast<const CUpti_ActivityUnifiedMemoryCounter3&>(record), times);
-            break;
+            return tell_unified(reinterpret_cast<const CUpti_ActivityUnifiedMemoryCounter3&>(record), times);
         default:
-            break;
+            return true;
     }
 }
 
@@ -175,20 +185,21 @@ std::size_t bytes_of(CUpti_ActivityKind kind) {
 
 void tell_all(std::uint8_t* buffer, std::size_t valid) {
     const Times times;
+    std::size_t lost = 0;
     CUpti_Activity* record = nullptr;
     // No record is smaller than its kind: a bound for a library that does not find the end.
     for (std::size_t left = valid / sizeof(CUpti_Activity) + 1; left != 0; --left) {
         if (cupti.cuptiActivityGetNextRecord(buffer, valid, &record) != CUPTI_SUCCESS) break;
         const auto at = reinterpret_cast<std::uintptr_t>(record) - reinterpret_cast<std::uintptr_t>(buffer);
         if (at > valid || valid - at < sizeof(CUpti_Activity) || valid - at < bytes_of(record->kind)) break;
-        tell(*record, times);
+        if (!tell(*record, times)) ++lost;
     }
     std::size_t dropped = 0;
-    if (cupti.cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == CUPTI_SUCCESS && dropped != 0) {
-        wire::Record lost = shim_record(Kind::kActivityLost, HookId::kActivity, wire::kDeviceUnknown);
-        lost.bytes = dropped;
-        emit(lost);
-    }
+    if (cupti.cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == CUPTI_SUCCESS) lost += dropped;
+    if (lost == 0) return;
+    wire::Record told = shim_record(Kind::kActivityLost, HookId::kActivity, wire::kDeviceUnknown);
+    told.bytes = lost;
+    emit(told);
 }
 
 bool wanted() {

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 namespace {
 
@@ -82,17 +83,36 @@ CUdeviceptr take(std::size_t bytes) {
 CUpti_SubscriberHandle subscriber = nullptr;
 void CUPTIAPI no_callback(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
 
-// As a profiler does: its own three records come to it, and nobody else's.
-void profile() {
+Cupti become_client() {
     const Cupti cupti = cupti_functions();
     need(cupti.subscribe(&subscriber, no_callback, nullptr) == CUPTI_SUCCESS, "cuptiSubscribe");
     need(cupti.register_callbacks(request, complete) == CUPTI_SUCCESS, "cuptiActivityRegisterCallbacks");
+    return cupti;
+}
+
+// As a profiler does: its own three records come to it, and nobody else's.
+void profile(const Cupti& cupti) {
     take(kMiB);  // nothing is enabled yet by this client
     need(cupti.enable(CUPTI_ACTIVITY_KIND_MEMORY2) == CUPTI_SUCCESS, "cuptiActivityEnable");
     for (int i = 0; i < 3; ++i) take(2 * kMiB);
     need(cupti.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED) == CUPTI_SUCCESS, "cuptiActivityFlushAll");
     need(told == 3, "three records");
     need(cupti.unsubscribe(subscriber) == CUPTI_SUCCESS, "cuptiUnsubscribe");
+}
+
+// A child of fork() asks for the driver and for CUPTI and ends; at the very end nobody has called CUPTI in
+// it.
+bool in_child = false;
+
+int misuses() {
+    void* const library = dlopen("libcupti.so.13", RTLD_NOW | RTLD_NOLOAD);
+    if (library == nullptr) return -1;
+    return static_cast<int>(
+        reinterpret_cast<unsigned long long (*)()>(dlsym(library, "fragscope_sim_cupti_misuse"))());
+}
+
+void look_at_last() {
+    if (in_child) _exit(misuses() == 0 ? 0 : 1);
 }
 
 void step(const char* word) {
@@ -156,11 +176,27 @@ void step(const char* word) {
         for (int i = 0; i < 5000; ++i) need(cuMemFree(take(4096)) == CUDA_SUCCESS, "cuMemFree");
     } else if (is("fork")) {
         const pid_t child = fork();
-        if (child == 0) std::exit(0);
+        if (child == 0) {
+            in_child = true;
+            cuInit(0);
+            void* const library = dlopen("libcupti.so.13", RTLD_NOW | RTLD_NOLOAD);
+            if (library == nullptr || dlsym(library, "cuptiSubscribe") == nullptr) _exit(2);
+            std::exit(0);  // the shim's handler, and then look_at_last()
+        }
         int status = -1;
         need(waitpid(child, &status, 0) == child && status == 0, "the child");
     } else if (is("profile")) {
-        profile();
+        profile(become_client());
+    } else if (is("meet")) {
+        // A client that comes while the driver is being initialised, and so the recorder is at it.
+        Cupti cupti;
+        std::thread client([&cupti] {
+            while (dlopen("libcupti.so.13", RTLD_NOW | RTLD_NOLOAD) == nullptr) std::this_thread::yield();
+            cupti = become_client();
+        });
+        step("init");
+        client.join();
+        profile(cupti);
     } else if (is("subscribe")) {
         need(cupti_functions().subscribe(&subscriber, no_callback, nullptr) == CUPTI_SUCCESS,
              "cuptiSubscribe");
@@ -177,6 +213,7 @@ void step(const char* word) {
 }  // namespace
 
 int main(int count, char** words) {
+    std::atexit(look_at_last);
     for (int i = 1; i < count; ++i) step(words[i]);
     std::printf("done\n");
     return 0;

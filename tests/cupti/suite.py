@@ -137,6 +137,15 @@ def dropped():
 
 
 @check
+def without_a_time():
+    """Each fifth of 10,000 records has no time: it is not told at one that is made up, but counted as not told."""
+    run = Run("init", "many", settings=[("CUPTI_TIMELESS_EVERY", "5")])
+    activity = run.activity()
+    that(number(activity, "dropped") == 2000, activity)
+    that(number(activity, "matched") == 8000 and number(activity, "only_cupti") == 0, activity)
+
+
+@check
 def profiler_comes_later():
     """Another client takes over, by the linker's binding and by dlsym: it is told its own three records and no more, and
     nothing that the recorder was told before is lost."""
@@ -145,6 +154,14 @@ def profiler_comes_later():
         activity = run.activity()
         that(activity["state"] == "ended" and "cuptiSubscribe" in activity["in_words"], activity)
         that(counts(activity) == (12, 0, 0), activity)
+
+
+@check
+def profiler_comes_meanwhile():
+    """Another client subscribes on a thread while the recorder is about to: it comes after it, and is told its own three
+    records."""
+    activity = Run("meet", settings=[("CUPTI_DELAY_cuptiGetTimestamp", "60ms")]).activity()
+    that(activity["state"] == "ended" and "cuptiSubscribe" in activity["in_words"], activity)
 
 
 @check
@@ -194,7 +211,8 @@ def refused():
 
 @check
 def forked_child():
-    """A child of fork() ends: nothing of CUPTI's is touched there, and the parent's records all arrive."""
+    """A child of fork() initialises the driver, looks CUPTI up and ends: nothing of CUPTI's is called there, and the
+    parent's records all arrive."""
     run = Run("init", "calls", "fork")
     that(counts(run.activity()) == (12, 0, 0), run.report["activities"])
 

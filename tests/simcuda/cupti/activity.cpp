@@ -3,7 +3,11 @@
 #include "records.h"
 #include "settings.h"
 
+#include <unistd.h>
+
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 using namespace fragscope::sim_cupti;
 
@@ -14,6 +18,11 @@ thread_local CUptiResult last_error = CUPTI_SUCCESS;
 
 CUptiResult begin(const char* function) {
     if (!settings().wrong.empty()) return CUPTI_ERROR_NOT_INITIALIZED;
+    // Its worker is not in a child of fork(): whoever asks it there is counted.
+    static const pid_t first = ::getpid();
+    if (::getpid() != first) note_misuse();
+    if (const auto delay = settings().delays.find(function); delay != settings().delays.end())
+        std::this_thread::sleep_for(std::chrono::nanoseconds(delay->second));
     const auto found = settings().faults.find(function);
     return found == settings().faults.end() ? CUPTI_SUCCESS : static_cast<CUptiResult>(found->second);
 }

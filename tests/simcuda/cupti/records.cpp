@@ -217,6 +217,13 @@ bool describe_migration(const ActivityEvent& event, Record& out) {
     return true;
 }
 
+// As of a record whose time could not be collected (cupti_activity.h).
+void take_time_away(Record& record) {
+    if (record.any.kind == CUPTI_ACTIVITY_KIND_MEMORY2) record.memory.timestamp = 0;
+    if (record.any.kind == CUPTI_ACTIVITY_KIND_MEMORY_POOL) record.pool.timestamp = 0;
+    if (record.any.kind == CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER) record.counter.start = record.counter.end = 0;
+}
+
 // A buffer of the client's, asked for without any lock.
 Buffer ask_for_buffer(CUpti_BuffersCallbackRequestFunc request) {
     Buffer out;
@@ -244,6 +251,7 @@ void hear(const ActivityEvent& event) {
         ++s.dropped;
         return;
     }
+    if (set.timeless_every != 0 && s.made % set.timeless_every == 0) take_time_away(record);
     s.waiting.push_back({record, nanoseconds(CLOCK_MONOTONIC) + set.latency_ns});
     if (set.request_in_call && s.buffer.memory == nullptr) {
         const auto request = s.request;

@@ -44,6 +44,11 @@ void apply(Settings& out, const std::string& key, const std::string& value) {
         }
         return;
     }
+    if (key.compare(0, 6, "delay.") == 0) {
+        if (!read_number(value, out.delays[key.substr(6)]))
+            out.wrong = "cupti." + key + " = " + value + ": expected a duration such as 100ms";
+        return;
+    }
     if (key == "subscriber") return static_cast<void>(out.subscriber = value);
     if (key == "request_in_call") return static_cast<void>(out.request_in_call = value == "on" || value == "1");
     std::uint64_t number = 0;
@@ -59,6 +64,8 @@ void apply(Settings& out, const std::string& key, const std::string& value) {
         out.queue = number;
     } else if (key == "drop_every") {
         out.drop_every = number;
+    } else if (key == "timeless_every") {
+        out.timeless_every = number;
     } else if (key == "device_memory") {
         out.device_memory = number;
     } else {
@@ -79,13 +86,15 @@ void read_file(Settings& out, const char* path) {
 
 // FRAGSCOPE_SIM_CUPTI_LATENCY, FRAGSCOPE_SIM_CUPTI_FAULT_cuptiActivityEnable.
 void read_environment(Settings& out) {
-    constexpr char kPrefix[] = "FRAGSCOPE_SIM_CUPTI_", kFault[] = "FAULT_";
+    constexpr char kPrefix[] = "FRAGSCOPE_SIM_CUPTI_", kFault[] = "FAULT_", kDelay[] = "DELAY_";
     for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
         const char* equals = std::strchr(*entry, '=');
         if (equals == nullptr || std::strncmp(*entry, kPrefix, sizeof kPrefix - 1) != 0) continue;
         std::string key(static_cast<const char*>(*entry) + sizeof kPrefix - 1, equals);
         if (key.compare(0, sizeof kFault - 1, kFault) == 0) {
             key = "fault." + key.substr(sizeof kFault - 1);
+        } else if (key.compare(0, sizeof kDelay - 1, kDelay) == 0) {
+            key = "delay." + key.substr(sizeof kDelay - 1);
         } else {
             for (char& each : key) each = each >= 'A' && each <= 'Z' ? static_cast<char>(each - 'A' + 'a') : each;
         }
