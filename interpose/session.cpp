@@ -55,13 +55,17 @@ bool map_session() {
     const std::uint32_t slots = ours ? header->process_slots : 0;
     const std::uint32_t ring_count = ours ? header->ring_count : 0;
     const std::uint32_t records = ours ? header->ring_records : 0;
+    const wire::Clock clock = ours ? header->clock : wire::Clock::kMonotonic;
+    const wire::CuptiMode cupti = ours ? header->cupti : wire::CuptiMode::kOff;
     const bool fits =
         ours && slots != 0 && ring_count != 0 && records >= 2 && (records & (records - 1)) == 0 &&
         slots <= 1u << 16 && ring_count <= 1u << 16 && records <= 1u << 24 &&
         processes >= sizeof(wire::SessionHeader) && processes % alignof(wire::ProcessSlot) == 0 &&
         processes <= total && slots <= (total - processes) / sizeof(wire::ProcessSlot) &&
         rings >= processes + slots * sizeof(wire::ProcessSlot) && rings % alignof(wire::RingHeader) == 0 &&
-        rings <= total && wire::session_bytes(rings, ring_count, records) <= total;
+        rings <= total && wire::session_bytes(rings, ring_count, records) <= total &&
+        (clock == wire::Clock::kMonotonic || clock == wire::Clock::kTsc) &&
+        (cupti == wire::CuptiMode::kOff || cupti == wire::CuptiMode::kAuto || cupti == wire::CuptiMode::kOn);
     if (!fits) {
         munmap(memory, size);
         return false;
@@ -81,11 +85,11 @@ bool map_session() {
     session.probe_bytes = header->probe_bytes;
     session.sample_ns = header->sample_ns;
     session.sample_bytes = header->sample_bytes;
-    session.cupti = header->cupti;
+    session.cupti = cupti;
 #if defined(__x86_64__)
-    use_tsc.store(header->clock == wire::Clock::kTsc, std::memory_order_relaxed);
+    use_tsc.store(clock == wire::Clock::kTsc, std::memory_order_relaxed);
 #else
-    if (header->clock == wire::Clock::kTsc) {
+    if (clock == wire::Clock::kTsc) {
         munmap(memory, size);
         return false;
     }

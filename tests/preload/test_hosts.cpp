@@ -68,6 +68,8 @@ TEST_CASE("no session, or one that makes no sense, leaves the program alone") {
     SUBCASE("ring size") { header.ring_records = 3; }
     SUBCASE("ring size zero") { header.ring_records = 0; }
     SUBCASE("slots") { header.process_slots = UINT32_MAX; }
+    SUBCASE("clock") { header.clock = static_cast<wire::Clock>(2); }
+    SUBCASE("cupti") { header.cupti = static_cast<wire::CuptiMode>(3); }
     CHECK(session.run({paths().victim, "linear", "10"}).status == 0);
     CHECK(session.sent().empty());
 }
