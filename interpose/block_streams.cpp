@@ -114,7 +114,9 @@ void tell_stream(std::uint8_t device) {
     if (kept.told_by == attachment && kept.device == device && kept.told == stream) return;
     if (kept.told_by != attachment && stream == wire::kStreamNotTold) return;
     constexpr auto kFunction = static_cast<std::uint16_t>(HookId::k_stream);
-    kept.told_by = 0;
+    // Whether this one is told will be seen, and then what stands there until the next one is told.
+    kept.told_by = attachment;
+    kept.device = wire::kDeviceUnknown;
     wire::Record* slot = open_record(kFunction, Kind::kBlockStream, 0, 0);
     if (slot == nullptr) return;
     *slot = {};
@@ -126,7 +128,6 @@ void tell_stream(std::uint8_t device) {
     slot->object = stream;
     thread_state.ring.commit();
     kept.told = stream;
-    kept.told_by = attachment;
     kept.device = device;
 }
 
