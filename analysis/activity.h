@@ -68,7 +68,7 @@ struct Activity {
     std::uint64_t other_size = 0;           // of these acquisitions: CUPTI names another size than the call
     std::uint64_t only_calls = 0;           // acquisitions that calls tell and CUPTI could have told
     std::uint64_t expected_only_calls = 0;  // of kinds that CUPTI does not tell of: physical handles
-    std::uint64_t dropped = 0;              // records, by CUPTI's own count
+    std::uint64_t dropped = 0;              // records, by CUPTI's own count, and those without a time
     // Some of CUPTI's records may be missing: it dropped them, or the recorder lost them.
     bool records_missing = false;
     // Intercepted acquisitions, or releases, may be among the records that the recorder lost: what only CUPTI

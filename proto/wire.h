@@ -178,7 +178,7 @@ enum class Kind : std::uint8_t {
     // Unified memory: one counter's reading over a period. `device` is the one that bytes came to, or left for the host; in
     // place of the correlation stands CUPTI's number of the other end, UINT32_MAX: the host.
     kActivityUnified = 105,   //                address          value             pack_activity() end in ns since `start`
-    kActivityLost = 106,      //                -                records that CUPTI dropped   -    -
+    kActivityLost = 106,      //                -                records that CUPTI dropped or gave no time of   -    -
     // Whether CUPTI is used in this process, and why: CuptiState, API version of the library, CUptiResult, string: the library's
     // path, or who uses it (kOthersUse, kEnded).
     kActivityState = 107,

@@ -89,7 +89,8 @@ void put_activities(Page& page, const report::Report& report) {
         page.paragraph(counts + ".", 4);
         if (activity.dropped() != 0)
             page.paragraph(
-                fmt::format("CUPTI dropped {}: what it alone told of may have been released, and more "
+                fmt::format("CUPTI dropped {}, or gave no time for them: what it alone told of may have been "
+                            "released, and more "
                             "may have gone past the recording.",
                             counted(activity.dropped(), "record")),
                 4, Page::Tone::kWarning);
