@@ -16,7 +16,7 @@ namespace {
 
 struct Search {
     const Wanted& name;
-    bool after_us = false;
+    BehindUs behind_us;
     void* found = nullptr;
 };
 
@@ -29,12 +29,7 @@ void* first_after_us(const Wanted& name) {
             auto& wanted = *static_cast<Search*>(data);
             Object object;
             if (!describe(*info, object)) return 0;
-            const auto here = reinterpret_cast<std::uintptr_t>(&first_after_us);
-            if (here >= object.begin && here < object.end) {
-                wanted.after_us = true;
-            } else if (wanted.after_us) {
-                wanted.found = find_symbol(object, wanted.name);
-            }
+            if (wanted.behind_us.holds(object)) wanted.found = find_symbol(object, wanted.name);
             return wanted.found != nullptr ? 1 : 0;
         },
         &search);

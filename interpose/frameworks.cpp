@@ -44,24 +44,13 @@ constexpr Wanted kSymbols[] = {
 #include "interpose/frameworks.def"
 };
 
-// Whether the object names `soname` among those that it needs.
-bool needs(const dl_phdr_info& info, const Object& object, const char* soname) {
-    for (int i = 0; i < info.dlpi_phnum; ++i) {
-        if (info.dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
-        const auto* entry = reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + info.dlpi_phdr[i].p_vaddr);
-        for (; entry->d_tag != DT_NULL; ++entry)
-            if (entry->d_tag == DT_NEEDED && std::strcmp(object.strings + entry->d_un.d_val, soname) == 0)
-                return true;
-    }
-    return false;
-}
-
 // The objects behind us that export a function, in the order of loading.
 struct Candidates {
     static constexpr std::uint32_t kMost = 8;
     Wanted symbol;
     std::uintptr_t caller = 0;
-    bool after_us = false, after_libc = false;
+    BehindUs behind_us;
+    bool after_libc = false;
     std::uint32_t count = 0;
     void* function[kMost] = {};
     const char* soname[kMost] = {};
@@ -73,14 +62,10 @@ int look_for_candidates(dl_phdr_info* info, std::size_t, void* data) {
     auto& all = *static_cast<Candidates*>(data);
     Object object;
     if (!describe(*info, object)) return 0;
-    const auto here = reinterpret_cast<std::uintptr_t>(&kSymbols);
-    if (here >= object.begin && here < object.end) {
-        all.after_us = true;
-        return 0;
-    }
+    const bool behind_us = all.behind_us.holds(object);
     // Whoever is opened later stands behind the C library.
     if (named(object.soname, "libc.so")) all.after_libc = true;
-    if (!all.after_us || all.count == Candidates::kMost) return 0;
+    if (!behind_us || all.count == Candidates::kMost) return 0;
     void* found = find_symbol(object, all.symbol);
     if (found == nullptr) return 0;
     all.function[all.count] = found;
@@ -90,12 +75,14 @@ int look_for_candidates(dl_phdr_info* info, std::size_t, void* data) {
     return 0;
 }
 
+bool same_name(const char* needed, const char* name) { return std::strcmp(needed, name) == 0; }
+
 int look_beside(dl_phdr_info* info, std::size_t, void* data) {
     auto& all = *static_cast<Candidates*>(data);
     Object object;
     if (!describe(*info, object) || all.caller < object.begin || all.caller >= object.end) return 0;
     for (std::uint32_t i = 0; i < all.count; ++i)
-        all.beside[i] = all.beside[i] || needs(*info, object, all.soname[i]);
+        all.beside[i] = all.beside[i] || needs(*info, object, all.soname[i], same_name);
     return 1;
 }
 

@@ -97,6 +97,17 @@ int count_objects(const char* stem) {
     return count.found;
 }
 
+bool needs(const dl_phdr_info& info, const Object& object, const char* name,
+           bool (*same)(const char* needed, const char* name)) {
+    for (int i = 0; i < info.dlpi_phnum; ++i) {
+        if (info.dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
+        const auto* entry = reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + info.dlpi_phdr[i].p_vaddr);
+        for (; entry->d_tag != DT_NULL; ++entry)
+            if (entry->d_tag == DT_NEEDED && same(object.strings + entry->d_un.d_val, name)) return true;
+    }
+    return false;
+}
+
 bool find_needing(const char* stem, Object& out) {
     Search search{stem, {}};
     const int found = dl_iterate_phdr(
@@ -104,15 +115,7 @@ bool find_needing(const char* stem, Object& out) {
             auto& wanted = *static_cast<Search*>(data);
             Object& object = wanted.object;
             if (!describe(*info, object) || named(object.soname, wanted.stem)) return 0;
-            for (int i = 0; i < info->dlpi_phnum; ++i) {
-                if (info->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
-                const auto* entry =
-                    reinterpret_cast<const ElfW(Dyn)*>(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-                for (; entry->d_tag != DT_NULL; ++entry)
-                    if (entry->d_tag == DT_NEEDED && named(object.strings + entry->d_un.d_val, wanted.stem))
-                        return 1;
-            }
-            return 0;
+            return needs(*info, object, wanted.stem, named) ? 1 : 0;
         },
         &search);
     out = search.object;

@@ -36,6 +36,10 @@ bool named(const char* soname, const char* stem);
 bool find_object(const char* stem, Object& out);
 // How many loaded objects have that name.
 int count_objects(const char* stem);
+// Whether the object names one among those that it needs which is the `same` as `name`: named(), or by every
+// letter.
+bool needs(const dl_phdr_info& info, const Object& object, const char* name,
+           bool (*same)(const char* needed, const char* name));
 // The first loaded object that names one of that name among those it needs, and is not one itself.
 bool find_needing(const char* stem, Object& out);
 
@@ -51,6 +55,20 @@ struct Wanted {
     std::uint32_t hash;
 };
 constexpr Wanted wanted(const char* name) { return {name, gnu_hash_of(name)}; }
+
+// Of objects in the order of their loading: whether they stand behind the shim, which is none of these.
+class BehindUs {
+  public:
+    bool holds(const Object& object) {
+        const auto here = reinterpret_cast<std::uintptr_t>(&describe);
+        const bool ours = here >= object.begin && here < object.end;
+        met_ = met_ || ours;
+        return met_ && !ours;
+    }
+
+  private:
+    bool met_ = false;
+};
 
 // What the object exports by that name; nullptr: nothing.
 void* find_symbol(const Object& object, const Wanted& symbol);
