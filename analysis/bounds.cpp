@@ -15,47 +15,6 @@ constexpr char kNothingWitnessed[] =
     "nothing of this kind succeeded between the failure and this process's next release";
 constexpr char kFreeNotKnown[] = "how much of the device was held by nobody at the failure is not known";
 
-// What succeeded between the failure and this process's next release, by mechanism. All of it fitted into the
-// state of the failure: nothing was given back in between.
-struct Witnesses {
-    std::uint64_t linear = 0;  // largest single one
-    std::uint64_t handle = 0;
-    std::uint64_t pool = 0;
-    std::uint64_t reservation = 0;
-    std::uint64_t handles_together = 0;
-    std::uint64_t pieces_together = 0;  // linear memory and handles
-};
-
-Witnesses witnesses_of(const Situation& s) {
-    Witnesses out;
-    const auto& events = s.trace->events[s.failure.process.value];
-    for (std::size_t i = s.failure.index + 1; i < events.size(); ++i) {
-        const Event& event = events[i];
-        if (event.has(wire::kByShim) || event.has(wire::kContinued) || event.failed()) continue;
-        if (releases(event.kind)) break;
-        const std::uint64_t bytes = event.bytes.value;
-        // A success of the very request shows that something else has changed: from here on nothing is a
-        // witness.
-        if (event.kind == s.event->kind && device_of_call(event) == device_of_call(*s.event) &&
-            bytes >= s.request.requested) {
-            break;
-        }
-        if (event.kind == Kind::kReserved) out.reservation = std::max(out.reservation, bytes);
-        if (device_of_call(event) != s.request.device || event.has(wire::kCaptured)) continue;
-        if (event.kind == Kind::kLinearAcquired) {
-            out.linear = std::max(out.linear, bytes);
-            out.pieces_together += bytes;
-        } else if (event.kind == Kind::kHandleCreated) {
-            out.handle = std::max(out.handle, bytes);
-            out.handles_together += bytes;
-            out.pieces_together += bytes;
-        } else if (event.kind == Kind::kPoolAcquired) {
-            out.pool = std::max(out.pool, bytes);
-        }
-    }
-    return out;
-}
-
 class Bound {
   public:
     Bound(const Situation& s, const char* mechanism, const Scope& scope) : s_(s), scope_(scope) {
@@ -163,7 +122,7 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
     const auto free = s.free_then.high();
     const std::string sum = "device-free memory";
     const std::string said = s.free_then.reason();
-    const Witnesses seen = witnesses_of(s);
+    const Witnesses& seen = s.witnesses;
 
     if (s.request.draws == Draws::kAddressSpace) {
         out.push_back(Bound(s, "reservation", s.address)
@@ -183,7 +142,6 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
                       .failed(kind == Kind::kLinearAcquired)
                       .probed(wire::ProbeMechanism::kDirect)
                       .done("one cuMemAlloc"));
-    const trace::Device* device = device_of(*s.trace, s.failure.process, s.request.device);
     const std::uint64_t minimum = s.page;
     out.push_back(
         Bound(s, "vmm", s.physical)
@@ -192,9 +150,8 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
             .failed(kind == Kind::kHandleCreated)
             .probed(wire::ProbeMechanism::kHandleMinimum)
             .done("one cuMemCreate at the minimum granularity; it needs an address range to be mapped"));
-    if (device != nullptr && device->has_recommended_granularity_bytes() &&
-        device->recommended_granularity_bytes() > minimum) {
-        const std::uint64_t unit = device->recommended_granularity_bytes();
+    if (s.recommended_granularity > minimum) {
+        const std::uint64_t unit = s.recommended_granularity;
         out.push_back(Bound(s, "vmm_recommended", s.physical)
                           .at_most(in_whole(free, unit), sum, said + ", in whole units of " + in_words(unit))
                           .failed(kind == Kind::kHandleCreated)

@@ -636,6 +636,9 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
     if (s.device.empty() && s.request.device != kNoDevice)
         s.device = fmt::format("device {}", s.request.device);
     s.page = state.page(s.request.device);
+    if (const trace::Device* device = device_of(trace, failure.process, s.request.device))
+        s.recommended_granularity = device->recommended_granularity_bytes();
+    s.witnesses = witnesses_of(trace, s.failure, s.request);
     s.physical.process = failure.process.value;
     s.physical.device = s.device;
     s.physical.domain = "physical";

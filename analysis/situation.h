@@ -1,6 +1,9 @@
 // One failure and everything that is known at its moment, taken from one snapshot: the ground on which audit,
 // domains, counterfactuals, verdict and bounds stand. All physical quantities have one scope, so they may be
 // combined; nothing of another moment is in here.
+//
+// Whoever concludes from it reads its values only: `trace`, `event` and `named` are for its makers and for those
+// who show the call itself, and are null where no trace stands behind it.
 #pragma once
 
 #include <memory>
@@ -16,6 +19,7 @@
 #include "analysis/quantity.h"
 #include "analysis/request.h"
 #include "analysis/session.h"
+#include "analysis/witnesses.h"
 
 namespace fragscope::analysis {
 
@@ -43,12 +47,14 @@ struct Situation {
     const Event* named = nullptr;  // the one that the failure's number stands for
     FailureSnapshot snapshot;
     Probes probes;  // tried right after it
+    Witnesses witnesses;
     RequestFacts request;
     std::string device;               // UUID or a name for it
     bool device_of_snapshot = false;  // the call names none; its own snapshot speaks of exactly this one
     Scope physical;                   // scope of the books of the device
     Scope address;                    // scope of the process's address space
     std::uint64_t page = 0;
+    std::uint64_t recommended_granularity = 0;  // of physical allocations; 0: not known
 
     Quantity capacity;
     Quantity device_free;  // as the driver said it
