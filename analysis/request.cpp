@@ -120,6 +120,7 @@ RequestFacts request_of(const Event& event, const ProcessState& state) {
             out.draws = Draws::kPhysical;
             out.domain = "physical";
             out.device = wire::location_id(event.extra);
+            out.handle_types = wire::location_handle_types(event.extra);
             out.granularity = state.page(out.device);
             out.needed_reason = "a physical allocation takes exactly the size that the call names";
             out.contiguity = report::Request::virtual_only;

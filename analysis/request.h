@@ -27,6 +27,7 @@ struct RequestFacts {
     std::string domain;  // "physical", "virtual", "pool 0x…", "host"
     int device = kNoDevice;
     ObjectId pool;                // kPool only; 0: not known which
+    std::uint32_t handle_types = 0;  // of cuMemCreate: CUmemAllocationHandleType, what it may be exported as
     std::uint64_t requested = 0;  // 0 with kContext: the call names no size
     Interval needed;              // after rounding
     bool rounding_assumed = false;

@@ -40,12 +40,25 @@ struct PoolAtFailure {
     bool no_opportunistic_reuse = false;  // see Pool
 };
 
+// Where a request stands among its process's events, and the time that its situation speaks of.
+struct Place {
+    std::size_t before = 0;     // events [0, before) came before it
+    std::size_t after = 0;      // events from here on came after it; a failed call itself is in neither
+    std::uint64_t from_ns = 0;  // CLOCK_MONOTONIC: from the call's begin, or the moment, to the driver's last word
+    std::uint64_t to_ns = 0;
+};
+
 struct Situation {
     const Trace* trace = nullptr;
+    // No call made this request: a person asks what would have come of it (situation_if.h). `event` and `named`
+    // are null, and `failure` names its process only.
+    bool hypothetical = false;
     Failure failure;
     const Event* event = nullptr;  // the driver's, where a framework's allocator gave up because of one
     const Event* named = nullptr;  // the one that the failure's number stands for
+    Place place;
     FailureSnapshot snapshot;
+    std::string when = "right after the failure";  // the driver was asked, if it was
     Probes probes;  // tried right after it
     Witnesses witnesses;
     RequestFacts request;

@@ -16,9 +16,8 @@ namespace {
 
 // Empty, or what is wrong with the moment: CLI11's way.
 std::string not_a_moment(const std::string& text) {
-    if (analysis::state_question(text)) return "";
-    return fmt::format(
-        "'{}' is no moment: expected a sequence number, mark:TEXT, mark:TEXT*, failure:N or end", text);
+    if (analysis::where_of(text)) return "";
+    return fmt::format("'{}' is no moment: expected {}", text, analysis::kWhereForms);
 }
 
 }  // namespace
@@ -31,6 +30,7 @@ int cmd_state(int argc, char** argv) {
     app.footer(
         "WHERE is one of\n"
         "  17            after the event of this sequence number (`fragscope dump`)\n"
+        "  1.5s          at that time since the start of the session (or ms, us, ns)\n"
         "  mark:TEXT     at each mark (NVTX) whose text is TEXT; a * at its end stands\n"
         "                for anything\n"
         "  failure:2     when that call failed, as `fragscope report` lists them\n"
@@ -60,7 +60,7 @@ int cmd_state(int argc, char** argv) {
 
     const std::optional<analysis::Trace> trace = read_or_complain(path);
     if (!trace) return kCannot;
-    analysis::StateQuestion question = *analysis::state_question(at);
+    analysis::StateQuestion question{at, *analysis::where_of(at), {}};
     if (process_option->count() != 0) question.process = process;
     question.driver = only != "framework";
     question.framework = only != "driver";

@@ -23,7 +23,7 @@ struct Answers {
 
 Answers asked(const Trace& trace, const std::string& where,
               const std::optional<std::uint32_t>& process = std::nullopt) {
-    StateQuestion question = *state_question(where);
+    StateQuestion question{where, *where_of(where), {}};
     question.process = process;
     Answers out;
     out.why_not = answer_states(trace, question, [&](const report::State& state) {
