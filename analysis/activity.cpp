@@ -149,9 +149,9 @@ class Merge {
     TimeNs held_to(std::uint64_t from, std::uint64_t to) const;
     bool context_ended_at(std::uint64_t time) const;
     std::string text(std::uint64_t id) const;
-    const Event* place_of(std::size_t record) const;
+    std::optional<Event> place_of(std::size_t record) const;
 
-    const std::vector<Event>& events_;
+    const EventLog& events_;
     const Losses losses_;
     const ProcessNames* names_;
     Activity out_;
@@ -171,12 +171,12 @@ std::string Merge::text(std::uint64_t id) const {
 }
 
 // The record of where the operation came from follows the operation's at once, with its number.
-const Event* Merge::place_of(std::size_t record) const {
+std::optional<Event> Merge::place_of(std::size_t record) const {
     for (std::size_t i = record + 1; i < events_.size() && i <= record + 2; ++i) {
         if (events_[i].sequence == events_[record].sequence && events_[i].kind == Kind::kActivityPlace)
-            return &events_[i];
+            return events_[i];
     }
-    return nullptr;
+    return std::nullopt;
 }
 
 void Merge::read_states() {
@@ -341,7 +341,7 @@ void Merge::add_block(const Event& event, std::size_t index) {
         block.held_to = held_to(
             from, std::min({block.to.value, again.value_or(UINT64_MAX), called_again.value_or(UINT64_MAX)}));
     }
-    if (const Event* place = place_of(index)) block.file = text(place->extra);
+    if (const std::optional<Event> place = place_of(index)) block.file = text(place->extra);
     out_.unseen.push_back(std::move(block));
 }
 
@@ -355,7 +355,7 @@ void Merge::add_static(const Told& record, const AtAddress& at) {
     variable.from = event.start;
     variable.to = TimeNs{next_after(at.record_releases, record.from).value_or(UINT64_MAX)};
     variable.held_to = held_to(variable.from.value, variable.to.value);
-    if (const Event* place = place_of(record.index)) variable.name = text(place->object.value);
+    if (const std::optional<Event> place = place_of(record.index)) variable.name = text(place->object.value);
     out_.statics.push_back(std::move(variable));
 }
 
@@ -417,7 +417,7 @@ void Merge::merge_arrays() {
 // Managed pages go where counters say that their bytes went; a release takes them away. Records that are
 // missing may be the ones that say that pages left.
 void Merge::follow_managed() {
-    std::vector<const Event*> steps;
+    std::vector<Event> steps;
     for (const Event& event : events_) {
         const std::uint32_t kind = wire::activity_kind(event.object.value);
         const bool record = event.kind == Kind::kActivityAcquired || event.kind == Kind::kActivityReleased;
@@ -426,25 +426,25 @@ void Merge::follow_managed() {
         const bool discards = event.kind == Kind::kAdvised && !event.failed() &&
                               (wire::advice_of(event.extra) == wire::Advice::kDiscard ||
                                wire::advice_of(event.extra) == wire::Advice::kDiscardAndPrefetch);
-        if (moves || discards || (record && kind == kManagedMemory)) steps.push_back(&event);
+        if (moves || discards || (record && kind == kManagedMemory)) steps.push_back(event);
     }
     std::stable_sort(steps.begin(), steps.end(),
-                     [](const Event* a, const Event* b) { return a->start < b->start; });
+                     [](const Event& a, const Event& b) { return a.start < b.start; });
     std::map<int, ExtentSet> there;
     std::map<int, std::uint64_t> before;
-    for (const Event* event : steps) {
-        const std::uint64_t begin = event->address.value;
-        const std::uint64_t end = begin + std::min(event->bytes.value, UINT64_MAX - begin);
-        if (event->kind == Kind::kActivityAcquired || begin == end) continue;
+    for (const Event& event : steps) {
+        const std::uint64_t begin = event.address.value;
+        const std::uint64_t end = begin + std::min(event.bytes.value, UINT64_MAX - begin);
+        if (event.kind == Kind::kActivityAcquired || begin == end) continue;
         for (auto& [device, extents] : there) extents.remove({begin, end});
-        const std::uint32_t kind = wire::activity_kind(event->object.value);
-        if (event->kind == Kind::kActivityUnified && kind != kToHost && event->device != kNoDevice)
-            there[event->device].add({begin, end});
+        const std::uint32_t kind = wire::activity_kind(event.object.value);
+        if (event.kind == Kind::kActivityUnified && kind != kToHost && event.device != kNoDevice)
+            there[event.device].add({begin, end});
         for (const auto& [device, extents] : there) {
             const std::uint64_t bytes = out_.records_missing ? 0 : extents.sum();
             if (bytes == before[device]) continue;
             before[device] = bytes;
-            out_.residency.push_back({event->start, device, bytes});
+            out_.residency.push_back({event.start, device, bytes});
         }
     }
 }

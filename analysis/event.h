@@ -48,6 +48,7 @@ struct Event {
 
     bool failed() const { return result != 0; }
     bool has(wire::Flag flag) const { return (flags & flag) != 0; }
+    bool operator==(const Event&) const = default;
 };
 
 }  // namespace fragscope::analysis

@@ -97,7 +97,7 @@ std::optional<std::uint32_t> default_failure(const std::vector<Failure>& failure
     return std::nullopt;
 }
 
-FailureSnapshot snapshot_of(const std::vector<Event>& events, std::size_t failed) {
+FailureSnapshot snapshot_of(const EventLog& events, std::size_t failed) {
     FailureSnapshot out;
     out.moment = failed;
     const Event& failure = events[failed];

@@ -71,6 +71,6 @@ struct FailureSnapshot {
     std::map<int, GraphWord> graphs;  // by ordinal
 };
 
-FailureSnapshot snapshot_of(const std::vector<Event>& events, std::size_t failed);
+FailureSnapshot snapshot_of(const EventLog& events, std::size_t failed);
 
 }  // namespace fragscope::analysis

@@ -119,7 +119,7 @@ std::optional<FrameworkAtFailure> framework_at(const FrameworkState& books, cons
     return out;
 }
 
-std::optional<std::size_t> refusal_of_driver(const std::vector<Event>& events, std::size_t index) {
+std::optional<std::size_t> refusal_of_driver(const EventLog& events, std::size_t index) {
     for (std::size_t i = index; i-- > 0;) {
         const Event& event = events[i];
         if (event.thread != events[index].thread || event.has(wire::kByShim)) continue;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/event_log.h"
 #include "analysis/framework.h"
 #include "analysis/losses.h"
 #include "analysis/quantity.h"
@@ -60,6 +61,6 @@ std::optional<FrameworkAtFailure> framework_at(const FrameworkState& books, cons
 // Where an allocator gave up (`index` of its kBlockRefused): the driver's refusal that it rests on, which is
 // the last one on this thread since the thread's block before; nothing: the driver was not asked, or said
 // yes.
-std::optional<std::size_t> refusal_of_driver(const std::vector<Event>& events, std::size_t index);
+std::optional<std::size_t> refusal_of_driver(const EventLog& events, std::size_t index);
 
 }  // namespace fragscope::analysis

@@ -45,7 +45,7 @@ struct Asked {
     ProcessIndex process;
     std::vector<NamedMoment>& found;
 
-    const std::vector<Event>& events() const { return trace.events[process.value]; }
+    const EventLog& events() const { return trace.events[process.value]; }
     void add(std::size_t index, std::string mark = "") const {
         found.push_back({process, index, std::move(mark)});
     }

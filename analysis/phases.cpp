@@ -31,39 +31,39 @@ class OpenRanges {
   public:
     void begin(const Event& event) {
         if (event.extra != 0) {
-            started_[event.extra] = &event;
+            started_[event.extra] = event;
         } else {
-            pushed_[{event.thread, event.address.value}].push_back(&event);
+            pushed_[{event.thread, event.address.value}].push_back(event);
         }
     }
     // The beginning of the range that ends, if it was seen.
-    const Event* end(const Event& event) {
+    std::optional<Event> end(const Event& event) {
         if (event.extra != 0) {
             const auto found = started_.find(event.extra);
-            if (found == started_.end()) return nullptr;
-            const Event* begun = found->second;
+            if (found == started_.end()) return std::nullopt;
+            const Event begun = found->second;
             started_.erase(found);
             return begun;
         }
         auto& nest = pushed_[{event.thread, event.address.value}];
-        if (nest.empty()) return nullptr;
-        const Event* begun = nest.back();
+        if (nest.empty()) return std::nullopt;
+        const Event begun = nest.back();
         nest.pop_back();
         return begun;
     }
     // In order of their beginning.
-    std::vector<const Event*> open() const {
-        std::vector<const Event*> out;
+    std::vector<Event> open() const {
+        std::vector<Event> out;
         for (const auto& [id, event] : started_) out.push_back(event);
         for (const auto& [where, nest] : pushed_) out.insert(out.end(), nest.begin(), nest.end());
         std::sort(out.begin(), out.end(),
-                  [](const Event* a, const Event* b) { return a->sequence < b->sequence; });
+                  [](const Event& a, const Event& b) { return a.sequence < b.sequence; });
         return out;
     }
 
   private:
-    std::map<std::uint64_t, const Event*> started_;
-    std::map<std::pair<std::int32_t, std::uint64_t>, std::vector<const Event*>> pushed_;
+    std::map<std::uint64_t, Event> started_;
+    std::map<std::pair<std::int32_t, std::uint64_t>, std::vector<Event>> pushed_;
 };
 
 }  // namespace
@@ -83,15 +83,15 @@ WhereInProgram where_in_program(const Trace& trace, ProcessIndex process, std::s
         if (event.kind == Kind::kRangeEnded) ranges.end(event);
         if (event.kind == Kind::kMark && event.thread == thread) out.last_mark = name_of(trace, event);
     }
-    for (const Event* begun : ranges.open()) {
-        if (begun->thread == thread) out.ranges.push_back(name_of(trace, *begun));
+    for (const Event& begun : ranges.open()) {
+        if (begun.thread == thread) out.ranges.push_back(name_of(trace, begun));
     }
     return out;
 }
 
 std::vector<report::Phase> phases_of(const Trace& trace, ProcessIndex process) {
     struct Named {
-        const Event* longest = nullptr;
+        std::optional<Event> longest;
         std::optional<std::uint64_t> ended_ns;
         std::uint64_t times = 0;
         std::uint64_t length(std::uint64_t open) const {
@@ -103,9 +103,9 @@ std::vector<report::Phase> phases_of(const Trace& trace, ProcessIndex process) {
     const auto note = [&](const Event& begun, std::optional<std::uint64_t> ended, bool mark) {
         Named& named = by_name[{begun.object.value, begun.address.value, mark}];
         ++named.times;
-        Named candidate{&begun, ended, 0};
-        if (named.longest == nullptr || candidate.length(UINT64_MAX) > named.length(UINT64_MAX)) {
-            named.longest = &begun;
+        Named candidate{begun, ended, 0};
+        if (!named.longest || candidate.length(UINT64_MAX) > named.length(UINT64_MAX)) {
+            named.longest = begun;
             named.ended_ns = ended;
         }
     };
@@ -115,9 +115,9 @@ std::vector<report::Phase> phases_of(const Trace& trace, ProcessIndex process) {
         if (event.kind == Kind::kMark) note(event, event.start.value, true);
         if (event.kind == Kind::kRangeBegun) ranges.begin(event);
         if (event.kind != Kind::kRangeEnded) continue;
-        if (const Event* begun = ranges.end(event)) note(*begun, event.start.value, false);
+        if (const std::optional<Event> begun = ranges.end(event)) note(*begun, event.start.value, false);
     }
-    for (const Event* begun : ranges.open()) note(*begun, std::nullopt, false);
+    for (const Event& begun : ranges.open()) note(begun, std::nullopt, false);
 
     std::vector<Named> shown;
     for (const auto& [name, named] : by_name) shown.push_back(named);

@@ -14,7 +14,7 @@ using wire::Kind;
 using wire::ProbeMechanism;
 using wire::ProbesEnd;
 
-Probes probes_of(const std::vector<Event>& events, std::size_t failed) {
+Probes probes_of(const EventLog& events, std::size_t failed) {
     Probes out;
     const Event& failure = events[failed];
     bool released = false, acquired = false;

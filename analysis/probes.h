@@ -41,7 +41,7 @@ struct Probes {
 };
 
 // `failed`: index of the failed call.
-Probes probes_of(const std::vector<Event>& events, std::size_t failed);
+Probes probes_of(const EventLog& events, std::size_t failed);
 
 // As report::Bound names it: "direct", "vmm", …; empty for a number that is none.
 std::string mechanism_id(wire::ProbeMechanism mechanism);

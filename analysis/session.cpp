@@ -129,7 +129,7 @@ Interval with_or_without(Interval held, const Interval& before, const Interval& 
 
 // Of each event: when the first acquisition from it on began. An acquisition has its number when its call
 // ends.
-std::vector<std::uint64_t> begins_of(const std::vector<Event>& events) {
+std::vector<std::uint64_t> begins_of(const EventLog& events) {
     std::vector<std::uint64_t> out(events.size());
     std::uint64_t first = UINT64_MAX;
     for (std::size_t i = events.size(); i-- > 0;) {

@@ -14,7 +14,7 @@ using namespace situation_parts;
 
 namespace {
 
-Place place_of(const std::vector<Event>& events, std::size_t failed, const FailureSnapshot& snapshot) {
+Place place_of(const EventLog& events, std::size_t failed, const FailureSnapshot& snapshot) {
     const Event& event = events[failed];
     const Event& last = events[std::min(snapshot.moment, events.size() - 1)];
     return {failed, failed + 1, event.start.value,
@@ -84,10 +84,10 @@ Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& 
     s.trace = &trace;
     s.failure = failure;
     const auto& events = trace.events[failure.process.value];
-    s.named = &events[failure.index];
+    s.named = events[failure.index];
     const bool gave_up = s.named->kind == Kind::kBlockRefused;
     if (gave_up) s.failure.index = refusal_of_driver(events, failure.index).value_or(failure.index);
-    s.event = &events[s.failure.index];
+    s.event = events[s.failure.index];
     s.snapshot = snapshot_of(events, s.failure.index);
     s.probes = probes_of(events, s.failure.index);
     if (gave_up && s.snapshot.devices.empty())

@@ -54,8 +54,8 @@ struct Situation {
     // are null, and `failure` names its process only.
     bool hypothetical = false;
     Failure failure;
-    const Event* event = nullptr;  // the driver's, where a framework's allocator gave up because of one
-    const Event* named = nullptr;  // the one that the failure's number stands for
+    std::optional<Event> event;  // the driver's, where a framework's allocator gave up because of one
+    std::optional<Event> named;  // the one that the failure's number stands for
     Place place;
     FailureSnapshot snapshot;
     std::string when = "right after the failure";  // the driver was asked, if it was

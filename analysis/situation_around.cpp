@@ -21,14 +21,14 @@ void look_ahead(Situation& s) {
     constexpr std::size_t kFar = 4096;  // events; further away it is another story
     if (one_handle_of_many(s)) return;
     const auto& events = s.trace->events[s.failure.process.value];
-    const Event* last_release = nullptr;
+    std::optional<Event> last_release;
     const std::size_t end = std::min(events.size(), s.place.after + kFar);
     for (std::size_t i = s.place.after; i < end; ++i) {
         const Event& event = events[i];
         if (event.has(wire::kByShim) || event.has(wire::kContinued) || event.failed()) continue;
         // A trim gives back more than a synchronisation that surrounds it.
-        if (releases(event.kind) && (event.kind != Kind::kSynchronized || last_release == nullptr))
-            last_release = &event;
+        if (releases(event.kind) && (event.kind != Kind::kSynchronized || !last_release))
+            last_release = event;
         if (!is_alike(s, event)) continue;
         if (event.bytes.value < s.request.requested || s.request.requested == 0) continue;
         const std::uint64_t later = less(event.start.value, s.place.from_ns);
@@ -36,11 +36,11 @@ void look_ahead(Situation& s) {
                                  : later < 10'000'000 ? fmt::format("{} µs", later / 1000)
                                                       : fmt::format("{} ms", later / 1'000'000);
         const bool named =
-            last_release != nullptr && last_release->function.value < s.trace->functions.size();
+            last_release && last_release->function.value < s.trace->functions.size();
         s.succeeded_later =
             fmt::format("The same request succeeded {} later{}.", when,
                         named ? ", after " + s.trace->functions[last_release->function.value]
-                        : last_release != nullptr ? ", after this process gave something back"
+                        : last_release ? ", after this process gave something back"
                                                   : ", though this process had given nothing back");
         return;
     }

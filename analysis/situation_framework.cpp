@@ -11,7 +11,7 @@ namespace {
 
 // Handles of the refused one's size that its thread took just before it: PyTorch takes all that a block needs
 // in a row, and maps them when it has them.
-std::uint64_t taken_just_before(const std::vector<Event>& events, std::size_t refused) {
+std::uint64_t taken_just_before(const EventLog& events, std::size_t refused) {
     std::uint64_t bytes = 0;
     for (std::size_t i = refused; i-- > 0;) {
         const Event& event = events[i];

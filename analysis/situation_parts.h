@@ -29,7 +29,7 @@ void fill_in(Situation& s, SessionWalk& walk);
 
 // situation_word.cpp
 std::string why_not_asked(const Situation& s);
-void ask_the_program(FailureSnapshot& snapshot, const std::vector<Event>& events, std::size_t gave_up,
+void ask_the_program(FailureSnapshot& snapshot, const EventLog& events, std::size_t gave_up,
                      std::size_t after);
 void word_of_the_device(Situation& s);
 

@@ -31,7 +31,7 @@ std::string why_not_asked(const Situation& s) {
 
 // PyTorch asks for the device's free memory itself before it gives up: after the driver's refusal (`after`),
 // on the same thread.
-void ask_the_program(FailureSnapshot& snapshot, const std::vector<Event>& events, std::size_t gave_up,
+void ask_the_program(FailureSnapshot& snapshot, const EventLog& events, std::size_t gave_up,
                      std::size_t after) {
     for (std::size_t i = gave_up; i-- > 0;) {
         const Event& event = events[i];

@@ -21,7 +21,7 @@ std::string answer_states(const Trace& trace, const StateQuestion& question,
     auto moment = moments.found.begin();
     for (std::uint32_t index = 0; index < trace.events.size(); ++index) {
         const ProcessIndex process{index};
-        const std::vector<Event>& events = trace.events[index];
+        const EventLog& events = trace.events[index];
         ProcessState state = state_of(trace, process);
         FrameworkState framework;
         std::size_t next = 0;

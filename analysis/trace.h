@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "analysis/event.h"
+#include "analysis/event_log.h"
 #include "proto/trace.pb.h"
 
 namespace fragscope::analysis {
@@ -36,7 +36,7 @@ struct Trace {
     std::vector<std::string> functions;  // names by FunctionId
     // By process index, and inside a process by sequence: the linearisation. Across processes only times can
     // be compared.
-    std::vector<std::vector<Event>> events;
+    std::vector<EventLog> events;
     std::vector<ProcessNames> names;  // by process index
     std::vector<trace::Readings> readings;  // of the management library, as the file has them
 };

@@ -58,6 +58,12 @@ std::string take_names(const trace::Names& chunk, ProcessNames& names) {
     return "";
 }
 
+void sort_by_sequence(std::vector<Event>& events) {
+    const auto earlier = [](const Event& a, const Event& b) { return a.sequence < b.sequence; };
+    if (!std::is_sorted(events.begin(), events.end(), earlier))
+        std::stable_sort(events.begin(), events.end(), earlier);
+}
+
 class Assembly {
   public:
     explicit Assembly(Trace& trace) : trace_(trace), names_(trace.functions) {}
@@ -79,7 +85,7 @@ class Assembly {
             case trace::Chunk::kEvents: {
                 if (std::string wrong = make_room(chunk.events().process()); !wrong.empty()) return wrong;
                 return decode_batch(chunk.events(), trace::max_events_of_stored(stored_bytes), names_,
-                                    trace_.events[chunk.events().process()]);
+                                    events_[chunk.events().process()]);
             }
             case trace::Chunk::kLoss:
                 if (std::string wrong = make_room(chunk.loss().process()); !wrong.empty()) return wrong;
@@ -100,6 +106,15 @@ class Assembly {
         }
         return "an empty chunk";
     }
+    // The events, in order; nothing can be taken after it.
+    std::vector<EventLog> take_events() {
+        std::vector<EventLog> out;
+        for (std::vector<Event>& events : events_) {
+            sort_by_sequence(events);
+            out.emplace_back(std::move(events));
+        }
+        return out;
+    }
     bool started() const { return started_; }
     bool ended() const { return ended_; }
 
@@ -111,7 +126,7 @@ class Assembly {
             const auto index = static_cast<std::uint32_t>(trace_.processes.size());
             trace_.processes.emplace_back().set_index(index);
             trace_.losses.emplace_back().set_process(index);
-            trace_.events.emplace_back();
+            events_.emplace_back();
             trace_.names.emplace_back();
         }
         return "";
@@ -119,15 +134,10 @@ class Assembly {
 
     Trace& trace_;
     FunctionNames names_;
+    std::vector<std::vector<Event>> events_;  // by process
     bool started_ = false;
     bool ended_ = false;
 };
-
-void sort_by_sequence(std::vector<Event>& events) {
-    const auto earlier = [](const Event& a, const Event& b) { return a.sequence < b.sequence; };
-    if (!std::is_sorted(events.begin(), events.end(), earlier))
-        std::stable_sort(events.begin(), events.end(), earlier);
-}
 
 ReadResult read_whole(const std::string& path) {
     ChunkReader reader;
@@ -158,7 +168,7 @@ ReadResult read_whole(const std::string& path) {
         return {std::nullopt, fmt::format("{} is damaged where it begins, so nothing of it can be read: {}",
                                           path, trace.file.problem)};
     trace.file.cut_off = !assembly.ended();
-    for (std::vector<Event>& events : trace.events) sort_by_sequence(events);
+    trace.events = assembly.take_events();
     return result;
 }
 

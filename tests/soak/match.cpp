@@ -400,7 +400,7 @@ struct Matcher {
             numbers.clear();
             handles.clear();
             primaries.clear();
-            const std::vector<Event>& events = trace.events[images[image]];
+            const analysis::EventLog& events = trace.events[images[image]];
             bool any = false, whole = false;
             std::set<std::int32_t> threads;
             for (const Event& event : events) {

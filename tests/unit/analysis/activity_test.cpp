@@ -32,7 +32,7 @@ class Told {
         names[0].texts[2] = "table";
         state(wire::CuptiState::kOn);
     }
-    Event& last() { return session_.trace().events[0].back(); }
+    Event& last() { return session_.trace().events[0].edit_last(); }
     Told& state(wire::CuptiState state, std::uint64_t version = 130001, std::uint64_t text = 0) {
         process.call(Kind::kActivityState, static_cast<std::uint64_t>(state), version, 0, text);
         return by_shim();

@@ -147,7 +147,7 @@ TEST_CASE("another process's call after a sample does not count, whatever a long
     longer.sample(kTotal - 100 * kMiB, kTotal).lasted(0, 100'000).sample_end();
     shorter.sample(kTotal - 100 * kMiB, kTotal).sample_end();
     other.create(2, 4 * kMiB);
-    const std::vector<std::vector<Event>>& events = session.trace().events;
+    const std::vector<EventLog>& events = session.trace().events;
     const Event& asked = events[1].front();
     REQUIRE(asked.start.value + asked.duration_ns < events[2].back().start.value);
     const auto report = reported(session);

@@ -85,7 +85,7 @@ ProcessBuilder& ProcessBuilder::add(Kind kind, std::uint64_t address, std::uint6
 ProcessBuilder& ProcessBuilder::ask(Kind kind, std::uint64_t address, std::uint64_t bytes,
                                     std::uint64_t object, std::uint64_t extra, unsigned flags) {
     add(kind, address, bytes, object, extra);
-    session_->trace().events[index_].back().flags = static_cast<std::uint16_t>(flags);
+    session_->trace().events[index_].edit_last().flags = static_cast<std::uint16_t>(flags);
     return *this;
 }
 
@@ -135,7 +135,7 @@ ProcessBuilder& ProcessBuilder::synchronize(std::uint64_t stream) {
 }
 
 ProcessBuilder& ProcessBuilder::failed(std::uint16_t result) {
-    Event& event = session_->trace().events[index_].back();
+    Event& event = session_->trace().events[index_].edit_last();
     event.result = result;
     failed_sequence_ = event.sequence.value;
     return *this;
@@ -144,11 +144,11 @@ ProcessBuilder& ProcessBuilder::snapshot(std::uint64_t free, std::uint64_t total
     return ask(Kind::kDeviceMemory, free, total, kContext, 0).on(device);
 }
 ProcessBuilder& ProcessBuilder::on(std::int16_t device) {
-    session_->trace().events[index_].back().device = device;
+    session_->trace().events[index_].edit_last().device = device;
     return *this;
 }
 ProcessBuilder& ProcessBuilder::flagged(unsigned flags) {
-    Event& event = session_->trace().events[index_].back();
+    Event& event = session_->trace().events[index_].edit_last();
     event.flags = static_cast<std::uint16_t>(event.flags | flags);
     return *this;
 }
@@ -194,7 +194,7 @@ ProcessBuilder& ProcessBuilder::probe(wire::ProbeMechanism mechanism, std::uint6
                                       std::uint16_t result) {
     ask(Kind::kProbe, static_cast<std::uint64_t>(mechanism), bytes, failed_sequence_, 2 * kMiB,
         wire::kByShim);
-    session_->trace().events[index_].back().result = result;
+    session_->trace().events[index_].edit_last().result = result;
     return *this;
 }
 ProcessBuilder& ProcessBuilder::probes_end(wire::ProbesEnd end) {
@@ -206,13 +206,13 @@ ProcessBuilder& ProcessBuilder::call(Kind kind, std::uint64_t address, std::uint
     return add(kind, address, bytes, object, extra);
 }
 ProcessBuilder& ProcessBuilder::lasted(std::uint64_t early_ns, std::uint64_t late_ns) {
-    Event& event = session_->trace().events[index_].back();
+    Event& event = session_->trace().events[index_].edit_last();
     event.start.value -= early_ns;
     event.duration_ns += early_ns + late_ns;
     return *this;
 }
 ProcessBuilder& ProcessBuilder::stack(std::uint32_t id) {
-    session_->trace().events[index_].back().stack = id;
+    session_->trace().events[index_].edit_last().stack = id;
     return *this;
 }
 

@@ -150,7 +150,8 @@ TEST_CASE("a pool of which the device is not known may lie on this one: what it 
     p.linear(0, 4 * kGiB).failed().snapshot(kGiB, 8 * kGiB);
     p.snapshot_pool(0xb00, 0, 6 * kGiB);
     auto& events = session.trace().events[0];
-    for (auto& event : events) {
+    for (std::size_t i = 0; i < events.size(); ++i) {
+        analysis::Event& event = events.edit(i);
         if (event.object.value == 0xb00) event.device = analysis::kNoDevice;
     }
     p.snapshot_end();

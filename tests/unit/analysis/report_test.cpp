@@ -100,7 +100,7 @@ TEST_CASE("a neighbour's call that was under way counts as maybe") {
     auto& worker = session.process();
     holder.linear(0x10000000, 2 * kGiB).linear(0x90000000, 3 * kGiB);
     // The second call of the holder began before the worker's failure and ended after it.
-    session.trace().events[0].back().duration_ns = 1'000'000;
+    session.trace().events[0].edit_last().duration_ns = 1'000'000;
     worker.linear(0, 4 * kGiB).failed().snapshot(kGiB, 8 * kGiB).snapshot_end();
     const auto e = explain_failure(session.trace());
     for (const auto& q : e.audit()) {
@@ -150,7 +150,7 @@ TEST_CASE("costs: calls, failures and percentiles by function; the shim's own ca
     auto& p = session.process();
     for (std::uint64_t i = 1; i <= 100; ++i) {
         p.linear(0x10000000 + i * kMiB, kKiB);
-        session.trace().events[0].back().duration_ns = i * 1000;
+        session.trace().events[0].edit_last().duration_ns = i * 1000;
     }
     p.linear(0, 9 * kGiB).failed().snapshot(kGiB, 8 * kGiB).snapshot_end();
     const auto report = make_report(session.trace());
@@ -170,12 +170,13 @@ TEST_CASE("costs: a duration that was not taken is no duration of zero") {
     p.synchronize(7).synchronize(7).linear(0x10000000, kMiB).linear(0x20000000, kMiB).touch(0x10000000, kKiB);
     auto& events = session.trace().events[0];
     session.trace().functions.push_back("cuMemcpyHtoD_v2");
-    for (Event& event : events) {
+    for (std::size_t i = 0; i < events.size(); ++i) {
+        Event& event = events.edit(i);
         if (event.kind != wire::Kind::kLinearAcquired) event.duration_ns = 0;
         if (event.kind == wire::Kind::kTouched) event.function = {5};
     }
-    events[2].duration_ns = 0;  // one of the two allocations, too
-    events[3].duration_ns = 5000;
+    events.edit(2).duration_ns = 0;  // one of the two allocations, too
+    events.edit(3).duration_ns = 5000;
     const auto report = make_report(session.trace());
     REQUIRE(report.costs_size() ==
             2);  // what was written is recorded once a growth: that is no count of calls

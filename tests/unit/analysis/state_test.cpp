@@ -49,7 +49,7 @@ TEST_CASE("failed calls change nothing, and captured ones add no bytes") {
     p.free(0x10000000).failed(1);
     p.create(5, 2 * kMiB).failed();
     p.pool_take(0x30000000, kMiB, 0xb00);
-    session.trace().events[0].back().flags |= wire::kCaptured;
+    session.trace().events[0].edit_last().flags |= wire::kCaptured;
     const ProcessState state = replayed(session);
     CHECK(state.totals(0).linear_requested == kMiB);
     CHECK(state.totals(0).handles == 0);
