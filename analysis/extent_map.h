@@ -295,6 +295,19 @@ class ExtentSet {
         for (Place at = ranges_.begin(); at != ranges_.end(); at = ranges_.next(at)) visit(ranges_.range(at));
     }
 
+    // In address order: `visit(part)` for what of the set lies inside the range.
+    template <typename Visit>
+    void for_each_in(const Range& range, Visit&& visit) const {
+        Place at = ranges_.after(range.begin);
+        if (at != ranges_.begin()) at = ranges_.previous(at);
+        for (; at != ranges_.end(); at = ranges_.next(at)) {
+            const Range held = ranges_.range(at);
+            if (held.begin >= range.end) return;
+            const Range part{std::max(held.begin, range.begin), std::min(held.end, range.end)};
+            if (part.begin < part.end) visit(part);
+        }
+    }
+
     std::uint64_t sum() const { return sum_; }
     std::uint64_t largest() const { return ranges_.largest(); }
     std::size_t size() const { return ranges_.size(); }

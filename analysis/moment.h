@@ -1,8 +1,11 @@
-// Moments of a trace that somebody names, for every command that takes one (`--at WHERE`). One grammar, one
-// meaning: a moment is the state of one process between two of its events.
+// Moments of a trace that somebody names, for every command that takes one (`--at WHERE`): one grammar, one
+// meaning. A moment is the state of one process between two of its events.
+//
+// A process's events are ordered by their sequence numbers; between processes there is nothing but the clock.
+// At a point of time a process stands after every event whose change counted by then: a release counts from
+// the beginning of its call, everything else from the end of its call, as they were numbered.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,25 +16,31 @@
 
 namespace fragscope::analysis {
 
-struct AtSequence {  // after the event of this number
+struct AtSequence {
     std::uint64_t sequence = 0;
 };
-struct AtTime {            // before the first event that had not ended by then
-    std::uint64_t ns = 0;  // since the session's start
-};
-struct AtMarks {  // at each of them, after it
+struct AtMarks {
     std::string text;
     bool prefix = false;  // marks that begin with the text, too
 };
-struct AtFailure {  // when the call failed: what the driver said right after it belongs to this moment
+struct AtFailure {
     std::uint32_t number = 0;  // from 1, as `list_failures` has them
 };
 struct AtEnd {};
+struct AtTime {
+    std::uint64_t ns = 0;  // since the session's start
+};
+// When most was held on a device, by the records of the processes that are asked about.
+struct AtPeak {
+    std::string device;  // an ordinal, or a UUID's beginning
+};
+using Where = std::variant<AtSequence, AtMarks, AtFailure, AtEnd, AtTime, AtPeak>;
 
-using Where = std::variant<AtSequence, AtTime, AtMarks, AtFailure, AtEnd>;
-
-// "17", "1.5s" (or ms, us, ns), "mark:TEXT", "mark:TEXT*", "failure:2", "end"; nothing: it is none of them.
+// "17", "mark:TEXT", "mark:TEXT*", "failure:2", "end", "1.5s", "200ms", "time:3us", "peak:0",
+// "peak:GPU-1234". A time needs its unit (ns, us, ms, s, min), so that it is not taken for a sequence number.
+// Nothing: it is none of these.
 std::optional<Where> where_of(const std::string& asked);
+
 // What `where_of` takes, for a sentence: "a sequence number, …".
 extern const char* const kWhereForms;
 
@@ -39,7 +48,8 @@ extern const char* const kWhereForms;
 struct NamedMoment {
     ProcessIndex process;
     std::size_t index = 0;
-    std::string mark;  // its text, where it was asked for
+    std::string mark;                      // its text, where it was asked for
+    std::optional<std::uint64_t> time_ns;  // of the clock, where the moment is a point of time
 };
 
 struct Moments {
@@ -49,5 +59,13 @@ struct Moments {
 
 // `process`: of this one only.
 Moments moments_of(const Trace& trace, const Where& where, const std::optional<std::uint32_t>& process);
+
+// From when on the change that an event made counts.
+std::uint64_t counts_from(const Event& event);
+// The number of events, from the first on, that count at this time of the clock.
+std::size_t index_at(const Trace& trace, ProcessIndex process, std::uint64_t time_ns);
+
+// From the session's start to the last thing that is known of it.
+std::uint64_t duration_of(const Trace& trace);
 
 }  // namespace fragscope::analysis

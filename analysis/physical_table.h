@@ -31,10 +31,11 @@ class Slots {
         slot.thing = std::move(thing);
         return slot.id;
     }
-    Thing* find(PhysicalId id) {
+    const Thing* find(PhysicalId id) const {
         const std::size_t index = id & (kMost - 1);
         return id != 0 && index < slots_.size() && slots_[index].id == id ? &slots_[index].thing : nullptr;
     }
+    Thing* find(PhysicalId id) { return const_cast<Thing*>(std::as_const(*this).find(id)); }
     void erase(PhysicalId id) {
         if (find(id) == nullptr) return;
         const std::size_t index = id & (kMost - 1);
@@ -105,6 +106,13 @@ class HandleTable {
         }
         places_[hole] = {};
         --used_;
+    }
+    // `visit(named)` of each, in no order that means anything.
+    template <typename Visit>
+    void for_each(Visit&& visit) const {
+        for (const Named& named : places_) {
+            if (named.count != 0) visit(named);
+        }
     }
     std::size_t size() const { return used_; }
 

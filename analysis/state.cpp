@@ -42,7 +42,7 @@ void ProcessState::apply(const Event& event) {
             if (!release_handle(event.object)) ++contradictions_.unknown_releases;
             return;
         case Kind::kHandleExported:
-            if (Physical* physical = physical_of(event.object)) physical->exported = true;
+            if (Physical* physical = physical_of(event.object)) export_physical(*physical);
             return;
         case Kind::kMapped:
             return map(event);

@@ -7,10 +7,12 @@
 // driver takes for a block; see charged.h.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "analysis/arrays.h"
@@ -53,6 +55,26 @@ class ProcessState {
     // Protection last set for a device (or other location, packed as in the record) at an address; nothing if
     // never set.
     std::optional<std::uint64_t> access(std::uint64_t location, Address address) const;
+    // Inside the range, location by location: `visit(location, part, protection)`.
+    template <typename Visit>
+    void for_each_access(const Range& range, Visit&& visit) const {
+        for (const auto& [location, access] : access_) {
+            access.for_each_in(range, [&](const Range& part, std::uint64_t protection) {
+                visit(location, Range{std::max(part.begin, range.begin), std::min(part.end, range.end)},
+                      protection);
+            });
+        }
+    }
+    // The driver's names for the physical allocations.
+    const HandleTable& handles() const { return handles_; }
+    // Physical allocations of this process that were exported, and those of others that it imported, as long as
+    // it holds them.
+    std::uint64_t exported_handles() const { return exported_handles_; }
+    std::uint64_t imported_handles() const { return imported_handles_; }
+    // By device and call stack; only grows.
+    const std::map<std::pair<int, std::uint32_t>, DiedWithContext>& died_with_contexts() const {
+        return died_with_contexts_;
+    }
 
     const DeviceTotals& totals(int device) const;
     const std::map<int, DeviceTotals>& all_totals() const { return totals_; }
@@ -91,6 +113,7 @@ class ProcessState {
     void reset_device(int device);
     template <typename Owned>
     void free_owned(Owned&& owned);
+    void died(int device, std::uint32_t stack, std::uint64_t bytes);
     void release_primary(const Event& event);
 
     // state_vmm.cpp
@@ -106,6 +129,7 @@ class ProcessState {
     void set_access(const Event& event);
     void drop_if_unused(PhysicalId id, Physical& physical);
     void export_range(const Range& range);
+    void export_physical(Physical& physical);
     void touch(const Event& event);
     void bind_multicast(const Event& event);
 
@@ -154,10 +178,13 @@ class ProcessState {
     std::map<int, Primary> primary_;
     std::unordered_map<ObjectId, ObjectId> modules_;  // with the context that holds it, 0: a library
     ExtentSet ever_reserved_;
+    std::map<std::pair<int, std::uint32_t>, DiedWithContext> died_with_contexts_;
     std::map<int, DeviceTotals> totals_;
     Contradictions contradictions_;
     EmptyReleases empty_releases_;
     std::uint64_t captured_ = 0;
+    std::uint64_t exported_handles_ = 0;
+    std::uint64_t imported_handles_ = 0;
     std::map<int, std::uint64_t> largest_created_;
     bool used_pools_ = false;
     bool touched_mapped_memory_ = false;

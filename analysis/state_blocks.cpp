@@ -130,13 +130,23 @@ void ProcessState::release_host(const Event& event) {
     }
 }
 
+void ProcessState::died(int device, std::uint32_t stack, std::uint64_t bytes) {
+    DiedWithContext& sum = died_with_contexts_[{device, stack}];
+    ++sum.count;
+    sum.bytes += bytes;
+}
+
 template <typename Owned>
 void ProcessState::free_owned(Owned&& owned) {
     linear_.drop_if(
         [&](const Range&, const LinearBlock& block) { return owned(block.context, block.device); },
-        [&](const Range& range, const LinearBlock& gone) { forget_linear(range, gone); });
+        [&](const Range& range, const LinearBlock& gone) {
+            died(gone.device, gone.stack, gone.requested);
+            forget_linear(range, gone);
+        });
     for (auto at = host_.begin(); at != host_.end();) {
         if (!at->second.registered && owned(at->second.context, kNoDevice)) {
+            died(kNoDevice, 0, at->second.bytes);
             host_bytes_ -= at->second.bytes;
             at = host_.erase(at);
         } else {
@@ -145,6 +155,7 @@ void ProcessState::free_owned(Owned&& owned) {
     }
     for (const Array& array :
          arrays_.take_if([&](const Array& each) { return owned(each.context, each.device); })) {
+        if (array.owns_memory) died(array.device, array.stack, array.texel_bytes);
         forget_array(array);
     }
     std::erase_if(modules_, [&](const auto& module) {

@@ -33,12 +33,15 @@ struct LinearBlock {
     bool exported = false;  // another process may keep it alive
 };
 
-struct Reservation {};
+struct Reservation {
+    std::uint32_t stack = 0;
+};
 
 struct Mapping {
     PhysicalId physical = 0;
     std::uint64_t begin = 0;   // address of the mapping's first byte
     std::uint64_t offset = 0;  // in the physical allocation, of that byte
+    std::uint32_t stack = 0;
 };
 
 // A physical allocation lives while a handle reference, a mapping or an array that it lies behind is left.
@@ -52,7 +55,8 @@ struct Physical {
     // Neither a reference nor a mapping is left, and whether something else still holds it is not known.
     bool maybe_gone = false;
     std::uint32_t references = 0;
-    std::uint32_t arrays = 0;  // arrays with this memory behind them, for certain
+    std::uint32_t exports = 0;  // descriptions of it that were given out for other processes
+    std::uint32_t arrays = 0;   // arrays with this memory behind them, for certain
     // Arrays with it behind them before parts of them were unmapped (the call names no handle), and multicast
     // objects that it was bound to: any of them may or may not hold it.
     std::uint32_t maybe_held = 0;
@@ -83,6 +87,13 @@ struct Pool {
     std::uint64_t live_bytes = 0;  // requested
     std::uint64_t live_count = 0;
     std::uint64_t high_live_bytes = 0;
+    // What the driver said of it last.
+    struct Word {
+        std::uint64_t used = 0;
+        std::uint64_t reserved = 0;
+        Sequence sequence;
+    };
+    std::optional<Word> said;
 };
 
 // Freed by the program; the stream may not have got there.
@@ -92,12 +103,20 @@ struct PendingFree {
     int device = kNoDevice;
     ObjectId stream;  // 1 and 2: the legacy and the thread's own NULL stream, as in kSynchronized
     std::int32_t thread = 0;
+    std::uint32_t stack = 0;  // of the allocation
 };
 
 struct HostBlock {
     std::uint64_t bytes = 0;
     bool registered = false;  // existing pages, pinned
     ObjectId context;
+};
+
+// Memory that a context took with it, without a release of the program: what was asked for on one device, from
+// one place of the program.
+struct DiedWithContext {
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
 };
 
 // Running totals of one device, all in bytes.

@@ -90,7 +90,7 @@ void ProcessState::release_to_pool(const Range& range, const PoolBlock& block, c
         const std::uint64_t null = asked->has(wire::kPerThreadStream) ? kPerThread : kLegacy;
         const ObjectId stream{asked->extra == 0 ? null : asked->extra};
         pending_.drop_overlapping(range, [](const Range&, const PendingFree&) {});
-        pending_.insert(range, {block.requested, block.pool, block.device, stream, asked->thread});
+        pending_.insert(range, {block.requested, block.pool, block.device, stream, asked->thread, block.stack});
     }
     const auto found = pools_.find(block.pool);
     if (found == pools_.end()) return;
@@ -128,6 +128,7 @@ void ProcessState::pool_said(const Event& event) {
     if (pool.device == kNoDevice) pool.device = event.device;
     if (event.kind == wire::Kind::kPoolState) {
         pool.threshold = event.extra;
+        pool.said = Pool::Word{event.address.value, event.bytes.value, event.sequence};
         used_pools_ = true;
     } else if (event.extra != 0) {
         pool.maximum = event.extra;

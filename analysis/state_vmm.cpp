@@ -14,7 +14,7 @@ void ProcessState::reserve(const Event& event) {
         ++contradictions_.overlapping_acquisitions;
         reservations_.cut(range, [](const auto&) {});
     }
-    reservations_.insert(range, {});
+    reservations_.insert(range, {event.stack});
     ever_reserved_.add(range);
 }
 
@@ -39,6 +39,7 @@ void ProcessState::add_handle(const Event& event) {
         std::uint64_t& largest = largest_created_[made.device];
         largest = std::max(largest, made.bytes);
     }
+    if (made.imported) ++imported_handles_;
     if (handles_.find(event.object) != nullptr) {
         // The driver gives no live handle value twice: the release of the older one is missing.
         ++contradictions_.overlapping_acquisitions;
@@ -110,6 +111,8 @@ void ProcessState::drop_if_unused(PhysicalId id, Physical& physical) {
             totals.handles_maybe -= physical.bytes;
         }
     }
+    if (!physical.maybe_gone && physical.imported) --imported_handles_;
+    if (!physical.maybe_gone && physical.exported && !physical.imported) --exported_handles_;
     physical.maybe_gone = true;
     if (physical.maybe_held != 0) return;
     physical_.erase(id);
@@ -138,7 +141,7 @@ void ProcessState::map(const Event& event) {
         unmap(event);
     }
     Physical* physical = physical_.find(id);
-    if (physical == nullptr || !mappings_.insert(range, {id, range.begin, event.extra})) return;
+    if (physical == nullptr || !mappings_.insert(range, {id, range.begin, event.extra, event.stack})) return;
     physical->mapped_bytes += range.size();
     if (physical->on_device) totals_[physical->device].mapped += range.size();
 }
@@ -165,13 +168,19 @@ void ProcessState::set_access(const Event& event) {
     access.insert(range, event.extra);
 }
 
+void ProcessState::export_physical(Physical& physical) {
+    if (!physical.exported && !physical.imported) ++exported_handles_;
+    physical.exported = true;
+    ++physical.exports;
+}
+
 // Whatever lies there may live on in another process when this one has released it.
 void ProcessState::export_range(const Range& range) {
     if (const auto block = linear_.find(range.begin)) {
         if (LinearBlock* found = linear_.value_at(block->range.begin)) found->exported = true;
     }
     mappings_.for_each_in(range, [&](const Range&, const Mapping& mapping) {
-        if (Physical* physical = physical_.find(mapping.physical)) physical->exported = true;
+        if (Physical* physical = physical_.find(mapping.physical)) export_physical(*physical);
     });
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "tools/words_books.h"
 #include "tools/words_report.h"
 #include "tools/words_terms.h"
 
@@ -17,7 +18,6 @@ using Align = Table::Align;
 
 constexpr std::size_t kSegmentsShown = 12;
 constexpr std::size_t kGapsShown = 8;
-constexpr std::size_t kExtentsShown = 8;
 
 std::string device_words(const report::FrameworkAllocator& allocator) {
     if (!allocator.has_ordinal()) return "on a device that is not known";
@@ -43,75 +43,26 @@ void put_moment(Page& page, const report::State& state) {
                            : fmt::format("After event {}, {} after the start of the recording.",
                                          grouped(state.sequence()), human_duration(state.time_ns()));
     if (!state.mark().empty()) when = fmt::format("At the mark '{}'. {}", state.mark(), when);
+    if (state.has_asked_ns()) {
+        when = fmt::format("{} after the start of the recording. {}", human_duration(state.asked_ns()),
+                           state.sequence() == 0
+                               ? "This process had made no call that counts by then."
+                               : fmt::format("The last of its events that counts by then is {}, which began {} "
+                                             "after the start.",
+                                             grouped(state.sequence()), human_duration(state.time_ns())));
+        if (state.calls_under_way() != 0)
+            when += fmt::format(" {} under way; what {} changed does not count yet.",
+                                state.calls_under_way() == 1
+                                    ? std::string("1 call was")
+                                    : fmt::format("{} calls were", grouped(state.calls_under_way())),
+                                state.calls_under_way() == 1 ? "it" : "they");
+    }
     page.paragraph(when);
-}
-
-void put_devices(Page& page, const report::State& state) {
-    page.heading("What the driver gave to it");
-    Table table;
-    table.columns = {{"device", Align::kLeft, true},           {"physical allocations", Align::kRight, true},
-                     {"mapped", Align::kRight, true},          {"linear", Align::kRight, true},
-                     {"pools, live", Align::kRight, true},     {"managed", Align::kRight, true},
-                     {"arrays, at least", Align::kRight, true}};
-    for (const report::DeviceBooks& device : state.devices()) {
-        table.rows.push_back({{device.has_ordinal() ? fmt::format("{}", device.ordinal()) : "not known",
-                               human_bytes(device.handle_bytes()), human_bytes(device.mapped_bytes()),
-                               human_bytes(device.linear_bytes()), human_bytes(device.pool_live_bytes()),
-                               human_bytes(device.managed_bytes()), human_bytes(device.array_bytes())},
-                              {},
-                              false});
+    if (state.ended()) {
+        page.paragraph(
+            "The process had ended by then: the driver had taken back whatever is listed here.", 0,
+            Tone::kWarning);
     }
-    if (table.rows.empty()) {
-        page.paragraph("No device and no allocation is in its records up to here.", 2);
-        return;
-    }
-    page.table(table);
-    page.paragraph(
-        fmt::format(
-            "In {}, {}, {} and {}; page-locked host memory: {}. Amounts are what the calls said; what "
-            "the driver takes for them, `fragscope report` tells.",
-            counted(static_cast<std::uint64_t>(state.reservations_size()), "reservation"),
-            counted(static_cast<std::uint64_t>(state.mappings_size()), "mapping"),
-            counted(static_cast<std::uint64_t>(state.linear_size()), "linear allocation"),
-            counted(static_cast<std::uint64_t>(state.pools_size()), "pool"),
-            human_bytes(state.host_pinned_bytes())),
-        2);
-}
-
-// Linear allocations and reservations, the largest first.
-void put_largest(Page& page, const report::State& state) {
-    struct Extent {
-        std::uint64_t address, bytes;
-        std::string what;
-    };
-    std::vector<Extent> extents;
-    for (const report::LinearAllocation& linear : state.linear())
-        extents.push_back({linear.address(), linear.bytes(), linear.kind()});
-    for (const report::Reservation& reservation : state.reservations())
-        extents.push_back(
-            {reservation.address(), reservation.bytes(),
-             fmt::format("reservation, {} of it mapped", human_bytes(reservation.mapped_bytes()))});
-    for (const report::PoolBooks& pool : state.pools()) {
-        for (const report::PoolAllocation& allocation : pool.allocations())
-            extents.push_back(
-                {allocation.address(), allocation.bytes(), fmt::format("of pool {:#x}", pool.pool())});
-    }
-    if (extents.empty()) return;
-    std::stable_sort(extents.begin(), extents.end(),
-                     [](const Extent& a, const Extent& b) { return a.bytes > b.bytes; });
-    Table table;
-    table.columns = {{"extent at", Align::kLeft},
-                     {"bytes", Align::kRight, true},
-                     {"exact", Align::kRight, true},
-                     {"what", Align::kLeft, true}};
-    for (std::size_t i = 0; i < std::min(extents.size(), kExtentsShown); ++i)
-        table.rows.push_back({{fmt::format("{:#x}", extents[i].address), human_bytes(extents[i].bytes),
-                               exact_bytes(extents[i].bytes), extents[i].what},
-                              {},
-                              false});
-    page.gap();
-    page.paragraph(fmt::format("The largest of {}:", counted(extents.size(), "extent")), 2);
-    page.table(table);
 }
 
 struct SegmentSums {
@@ -256,8 +207,7 @@ std::string render_state(const report::State& state, const Style& style, const s
     page.gap();
     put_health(page, state.health());
     if (only != "framework") {
-        put_devices(page, state);
-        put_largest(page, state);
+        put_books(page, state);
     }
     if (state.framework().empty() && only != "driver") {
         page.heading("Inside a framework's allocator");

@@ -63,7 +63,7 @@ TEST_CASE("each stands for the state before one event") {
     const std::uint64_t ended = events[1].start.value + events[1].duration_ns - events[0].start.value;
     CHECK(index_of(session.trace(), fmt::format("{}ns", ended)) == 2);
     CHECK(index_of(session.trace(), fmt::format("{}ns", ended - 1)) == 1);
-    CHECK(index_of(session.trace(), "9000000000s") == 6);
+    CHECK(why_none(session.trace(), "9000000000s").find("no moment lies 9000000000 s") != std::string::npos);
 }
 
 TEST_CASE("why there is no such moment") {
@@ -77,5 +77,5 @@ TEST_CASE("why there is no such moment") {
     CHECK(why_none(session.trace(), "1").find("--process") != std::string::npos);
     CHECK(why_none(session.trace(), "failure:1", 1).find("of process 0") != std::string::npos);
     // A time is the same for all of them.
-    CHECK(moments_of(session.trace(), *where_of("1s"), std::nullopt).found.size() == 2);
+    CHECK(moments_of(session.trace(), *where_of("1us"), std::nullopt).found.size() == 2);
 }
