@@ -8,6 +8,7 @@ namespace fragscope::analysis {
 AddressSpace address_space_of(const ProcessState& state, std::uint64_t request, std::uint64_t alignment,
                               std::uint64_t granularity) {
     AddressSpace out;
+    out.witnessed = out.unseen = FreeExtents(alignment, granularity);
     out.reserved = state.reservations().total();
     std::uint64_t backed = 0;
     state.reservations().for_each([&](const Range& range, const Reservation&) {
@@ -41,18 +42,10 @@ AddressSpace address_space_of(const ProcessState& state, std::uint64_t request, 
 
     free.for_each([&](const Range& gap) {
         const std::uint64_t bytes = usable(gap, alignment, granularity);
-        if (bytes == 0) return;
         // A gap is witnessed where it was reserved once in full; a joined gap that was only partly seen is
         // not.
         const bool witnessed = state.ever_reserved().overlap(gap) == gap.size();
-        if (witnessed) {
-            out.witnessed_sum += bytes;
-            out.witnessed_largest = std::max(out.witnessed_largest, bytes);
-            ++out.witnessed_count;
-        } else {
-            out.unseen_sum += bytes;
-            out.unseen_largest = std::max(out.unseen_largest, bytes);
-        }
+        (witnessed ? out.witnessed : out.unseen).add(gap);
         if (bytes >= request) return;
         out.small_sum += bytes;
         if (witnessed) {

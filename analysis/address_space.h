@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "analysis/free_extents.h"
 #include "analysis/state.h"
 
 namespace fragscope::analysis {
@@ -14,11 +15,8 @@ struct AddressSpace {
     Range span;                       // lowest to highest address of any reservation, ever
     std::uint64_t reserved = 0;       // held now
     std::uint64_t unbacked = 0;       // reserved and mapped to nothing
-    std::uint64_t witnessed_sum = 0;  // usable bytes in gaps that were reserved before and are free now
-    std::uint64_t witnessed_largest = 0;
-    std::uint64_t witnessed_count = 0;
-    std::uint64_t unseen_sum = 0;  // usable bytes in gaps of the span that were never given out: free or not
-    std::uint64_t unseen_largest = 0;
+    FreeExtents witnessed;          // gaps that were reserved before and are free now
+    FreeExtents unseen;             // gaps of the span that were never given out as they are: free or not
     // Of all gaps in the span, only those smaller than `request`: the failed call itself shows that larger
     // ones are not eligible, whatever holds them.
     std::uint64_t small_sum = 0;

@@ -10,9 +10,11 @@
 #include "analysis/balances_shown.h"
 #include "analysis/bounds.h"
 #include "analysis/counterfactuals.h"
+#include "analysis/domains.h"
 #include "analysis/failed_call.h"
 #include "analysis/health.h"
 #include "analysis/management.h"
+#include "analysis/measures.h"
 #include "analysis/phases.h"
 #include "analysis/read/result_name.h"
 #include "analysis/rest.h"
@@ -156,10 +158,13 @@ const Failure* last_one_told(const Trace& trace, const std::vector<Failure>& fai
 void conclude(const Situation& situation, report::Explanation& out) {
     const std::vector<Counterfactual> rows = counterfactuals_of(situation);
     *out.mutable_verdict() = verdict_of(situation, rows);
-    for (const report::Quantity& quantity : audit_of(situation)) *out.add_audit() = quantity;
-    for (const report::Domain& domain : domains_of(situation)) *out.add_domains() = domain;
+    const std::vector<report::Domain> domains = domains_of(situation);
+    const std::vector<report::Bound> bounds = bounds_of(situation);
+    for (const report::Quantity& quantity : audit_of(situation, domains, bounds)) *out.add_audit() = quantity;
+    for (const report::Domain& domain : domains) *out.add_domains() = domain;
+    *out.mutable_measures() = measures_of(situation);
     for (const Counterfactual& row : rows) *out.add_counterfactuals() = message_of(row);
-    for (const report::Bound& bound : bounds_of(situation)) *out.add_bounds() = bound;
+    for (const report::Bound& bound : bounds) *out.add_bounds() = bound;
     for (const Probe& probe : situation.probes.tried) {
         report::Probe& message = *out.add_probes();
         message.set_mechanism(mechanism_id(probe.mechanism));
@@ -196,7 +201,7 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number, co
     const Failure& failure = failures[number - 1];
     out.set_id(fmt::format("failure:{}", number));
     SessionWalk walk(trace);
-    const Situation situation = situation_at(trace, failure, walk);
+    Situation situation = situation_at(trace, failure, walk);
     *out.mutable_request() = request_message(situation, options.stack_words);
     if (!failure.allocation) {
         const Event& event = *situation.event;
@@ -208,7 +213,9 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number, co
         }
         return out;
     }
+    measure(situation, trace, walk);
     conclude(situation, out);
+    add_call_sites(situation.internal, trace, failure.process, options.stack_words, *out.mutable_measures());
     if (const auto balance = balance_of(situation)) {
         *out.mutable_balance() = message_of(*balance);
         out.mutable_balance()->add_moments(fmt::format("failure {}", number));

@@ -60,7 +60,8 @@ std::optional<FrameworkAtFailure> framework_at(const FrameworkState& books, cons
     out.scope = scope;
     out.scope.domain = "framework's allocator";
     out.agrees = !own.word || own.word->agrees();
-    out.most_reserved = own.all().reserved_bytes.peak;
+    out.most_reserved = out.peak_reserved = own.all().reserved_bytes.peak;
+    out.peak_active = own.all().active_bytes.peak;
     std::map<std::pair<bool, std::optional<ObjectId>>, FrameworkDomain> domains;
     Sums sums;
     books.for_each_segment([&](const Range& range, const SegmentFacts& facts) {
@@ -78,9 +79,7 @@ std::optional<FrameworkAtFailure> framework_at(const FrameworkState& books, cons
                 (block->waits_for == 0 ? live : waiting) += piece.size();
                 return;
             }
-            ++domain.gaps;
-            domain.gap_sum += piece.size();
-            domain.gap_largest = std::max(domain.gap_largest, piece.size());
+            domain.gaps.add(piece);
             const std::uint64_t whole = facts.kind == SegmentKind::kExpandable ? whole_mappings(state, piece)
                                         : piece.size() == range.size()         ? piece.size()
                                                                                : 0;
@@ -101,6 +100,7 @@ std::optional<FrameworkAtFailure> framework_at(const FrameworkState& books, cons
         out.waiting_alone = 0;
     }
     const bool unseen = own.segments_unseen;
+    out.peaks_known = !lost.any() && !unseen && own.disagreements == 0;
     out.reserved =
         of_segments(report::Quantity::charged, own.all().reserved_bytes.current, lost, unseen, out.scope,
                     "driver extents that blocks of the framework's allocator were seen in");

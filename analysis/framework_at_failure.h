@@ -9,10 +9,15 @@
 
 #include "analysis/event_log.h"
 #include "analysis/framework.h"
+#include "analysis/free_extents.h"
 #include "analysis/losses.h"
 #include "analysis/quantity.h"
 
 namespace fragscope::analysis {
+
+// What blocks start at and are made of multiples of, at least: every address that a CUDA allocator gives out is
+// aligned to this. PyTorch's blocks are multiples of twice as much, so its gaps are too.
+inline constexpr std::uint64_t kBlockUnit = 256;
 
 // The free extents of one kind of segment for one stream: what one kind of request may use, as far as
 // PyTorch's public rules tell.
@@ -22,9 +27,7 @@ struct FrameworkDomain {
     std::uint64_t segments = 0;
     std::uint64_t reserved = 0;
     std::uint64_t live = 0;
-    std::uint64_t gaps = 0;
-    std::uint64_t gap_sum = 0;
-    std::uint64_t gap_largest = 0;
+    FreeExtents gaps{kBlockUnit, kBlockUnit};
 };
 
 struct FrameworkAtFailure {
@@ -40,6 +43,9 @@ struct FrameworkAtFailure {
     Quantity in_gaps;                      // cached and not reclaimable: between blocks
     std::vector<FrameworkDomain> domains;  // the largest by reserved bytes first
     bool agrees = true;                    // the allocator's own totals, by its last record before
+    std::uint64_t peak_active = 0;    // blocks, live and waiting, up to then
+    std::uint64_t peak_reserved = 0;  // in segments, up to then; both only where the books are whole
+    bool peaks_known = false;
     bool expandable = false;               // some segments are
 
     // Only where the allocator itself gave the request up:

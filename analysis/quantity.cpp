@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
@@ -186,6 +187,25 @@ std::optional<Quantity> minus(const Quantity& a, const Quantity& b, Definition d
     if (a.low() && b.high()) interval.low = *a.low() > *b.high() ? *a.low() - *b.high() : 0;
     if (a.high() && b.low()) interval.high = *a.high() - *b.low();
     return result_of(a, b, definition, interval, std::move(reason));
+}
+
+std::optional<Share> share(const Quantity& part, const Quantity& whole) {
+    if (!(part.scope() == whole.scope())) return std::nullopt;
+    Share out;
+    if (whole.low().value_or(0) == 0) return out;
+    const auto ratio = [](std::uint64_t a, std::uint64_t b) {
+        return std::min(1.0, static_cast<double>(a) / static_cast<double>(b));
+    };
+    if (part.low() && whole.high()) out.low = ratio(*part.low(), *whole.high());
+    if (part.high() && whole.low()) out.high = ratio(*part.high(), *whole.low());
+    return out;
+}
+
+Share rest_of(const Share& share) {
+    Share out;
+    if (share.high) out.low = 1.0 - *share.high;
+    if (share.low) out.high = 1.0 - *share.low;
+    return out;
 }
 
 Margin margin_of(const Interval& available, const Interval& needed) {

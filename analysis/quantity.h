@@ -91,6 +91,20 @@ std::optional<Quantity> plus(const Quantity& a, const Quantity& b, Definition de
 std::optional<Quantity> minus(const Quantity& a, const Quantity& b, Definition definition,
                               std::string reason);
 
+// A share of one number in another, between two ends in [0, 1]; an absent end is not known.
+struct Share {
+    std::optional<double> low;
+    std::optional<double> high;
+    bool operator==(const Share&) const = default;
+};
+
+// part / whole, where the part lies inside of the whole; nothing if their scopes differ. An end is known only
+// where the numbers it rests on are, and where the whole is larger than zero for certain: a share of nothing is no
+// number.
+std::optional<Share> share(const Quantity& part, const Quantity& whole);
+// 1 - share.
+Share rest_of(const Share& share);
+
 // available - needed, in bytes; absent ends are not known.
 struct Margin {
     std::optional<std::int64_t> low;

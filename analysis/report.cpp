@@ -10,6 +10,7 @@
 #include "analysis/balances_shown.h"
 #include "analysis/costs.h"
 #include "analysis/counterfactuals.h"
+#include "analysis/curves.h"
 #include "analysis/failed_call.h"
 #include "analysis/health.h"
 #include "analysis/live_sites.h"
@@ -146,14 +147,17 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
     // One replay of each process serves its failures and its time line.
     std::vector<RunRecorder> recorders;
     std::vector<SampleRecorder> samplers;
+    std::vector<CurveRecorder> curves;
     std::vector<FullestMoment> fullest(trace.events.size());
     SessionWalk walk(trace, [&](ProcessIndex process, const ProcessState& state, const Event& event) {
         recorders[process.value].add(state, event);
         samplers[process.value].add(state, event);
+        curves[process.value].add(state, walk.framework(process), event);
         fullest[process.value].add(state, event);
     });
     for (std::uint32_t index = 0; index < trace.events.size(); ++index) {
         recorders.emplace_back(trace, ProcessIndex{index});
+        curves.emplace_back(trace, ProcessIndex{index});
         samplers.emplace_back(trace, ProcessIndex{index}, walk.activity({index}));
     }
     for (std::uint32_t index = 0; index < trace.processes.size(); ++index) {
@@ -204,6 +208,10 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
             added = timeline;
             for (const report::Phase& phase : phases) *added.add_phases() = phase;
         }
+        const FrameworkState& framework = walk.framework({index});
+        curves[index].finish(at_end, framework);
+        for (const auto& curve : curves[index].domains(at_end, framework)) *out.add_domain_curves() = curve;
+        for (const auto& curve : curves[index].allocators(framework)) *out.add_allocator_curves() = curve;
         for (const auto& live : live_at_peaks(trace, {index}, fullest[index].moments(), options.stack_words))
             *out.add_live_at_peaks() = live;
         for (const auto& leak : run.left) *out.add_left_at_end() = leak;

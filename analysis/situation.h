@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "analysis/address_space.h"
+#include "analysis/call_times.h"
 #include "analysis/charged.h"
 #include "analysis/failures.h"
 #include "analysis/framework_at_failure.h"
+#include "analysis/internal_parts.h"
 #include "analysis/probes.h"
 #include "analysis/quantity.h"
 #include "analysis/request.h"
@@ -120,6 +122,9 @@ struct Situation {
     bool came_in_pieces = false;
     // The same by trials in place: one handle of the size was refused, and small ones reached it together.
     bool tried_in_pieces = false;
+    // Only where `measure` was asked for, see measures.h:
+    TimesByKind call_times;
+    InternalParts internal;
     std::string succeeded_later;  // "The same request succeeded … later, after …."; empty: not seen
 };
 

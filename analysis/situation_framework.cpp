@@ -36,7 +36,7 @@ void book_the_refusal(Situation& s, const FrameworkState& books) {
         if (domain.large != (own.tried > kSmallBlock)) continue;
         const bool other = own.stream && domain.stream && own.stream != domain.stream;
         std::uint64_t& largest = other ? own.largest_of_other_streams : own.largest_eligible;
-        largest = std::max(largest, domain.gap_largest);
+        largest = std::max(largest, domain.gaps.largest());
     }
 }
 
@@ -54,7 +54,7 @@ void need_handles(Situation& s) {
     // The block begins in a gap, or at what is not mapped yet: gaps spare handles.
     std::uint64_t gaps = own.in_gaps.exact() && own.reclaimable.exact() ? 0 : own.tried;
     for (const FrameworkDomain& domain : own.domains) {
-        if (domain.large == (own.tried > kSmallBlock)) gaps += std::min(domain.gap_sum, UINT64_MAX - gaps);
+        if (domain.large == (own.tried > kSmallBlock)) gaps += std::min(domain.gaps.sum(), UINT64_MAX - gaps);
     }
     // Where the program itself asked for the device's numbers it had given those back before.
     const std::uint64_t taken =

@@ -46,38 +46,9 @@ std::string device_name(const Trace& trace, ProcessIndex process, int device) {
     return uuid.empty() ? fmt::format("device {}", device) : uuid;
 }
 
-}  // namespace
-
-void Thinner::halve() {
-    std::vector<Moment> merged;
-    merged.reserve(limit_);
-    for (std::size_t i = 0; i + 1 < kept_.size(); i += 2) {
-        merged.push_back(kept_[i + 1].weight() >= kept_[i].weight() ? kept_[i + 1] : kept_[i]);
-    }
-    if (kept_.size() % 2 == 1) merged.push_back(kept_.back());
-    kept_ = std::move(merged);
-    stride_ *= 2;
-}
-
-void Thinner::add(const Moment& moment) {
-    if (pending_ == 0 || moment.weight() >= heaviest_.weight()) heaviest_ = moment;
-    if (++pending_ < stride_) return;
-    kept_.push_back(heaviest_);
-    pending_ = 0;
-    if (kept_.size() >= limit_) halve();
-}
-
-std::vector<Moment> Thinner::moments() const {
-    std::vector<Moment> out = kept_;
-    if (pending_ != 0) out.push_back(heaviest_);
-    return out;
-}
-
-namespace {
-
 // What one device's line needs beside the process's state.
 struct Line {
-    Thinner thinner{kTimelinePoints - kSeries.size() - 3};
+    Thinner<Moment> thinner{kTimelinePoints - kSeries.size() - 3};
     std::map<ObjectId, std::uint64_t> pool_reserved;  // last word of each pool
     std::array<Moment, kSeries.size()> peaks;
     Moment pool_peak;  // the highest that the driver named: it is asked now and then, not at every change
@@ -100,7 +71,7 @@ report::TimelinePoint message_of(const Moment& moment) {
 }
 
 report::Timeline timeline_of(const Line& line, ProcessIndex process, const std::string& device) {
-    std::vector<Moment> moments = line.thinner.moments();
+    std::vector<Moment> moments = line.thinner.points();
     for (std::size_t i = 0; i < kSeries.size(); ++i) {
         if (line.peaks[i].*kSeries[i].value != 0) moments.push_back(line.peaks[i]);
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/state.h"
+#include "analysis/thinner.h"
 #include "analysis/trace.h"
 #include "proto/report.pb.h"
 
@@ -30,24 +31,6 @@ struct Moment {
     std::uint64_t weight() const {
         return handles + linear + arrays + std::max(pool_live, pool_reserved.value_or(0));
     }
-};
-
-// Keeps at most `limit` moments of any number, in order: neighbours are merged in pairs, and of each pair the
-// heavier stays.
-class Thinner {
-  public:
-    explicit Thinner(std::size_t limit) : limit_(limit) {}
-    void add(const Moment& moment);
-    std::vector<Moment> moments() const;
-
-  private:
-    void halve();
-
-    std::size_t limit_;
-    std::uint64_t stride_ = 1;   // moments that go into one kept moment
-    std::uint64_t pending_ = 0;  // moments in `heaviest_`
-    Moment heaviest_;
-    std::vector<Moment> kept_;
 };
 
 inline constexpr std::size_t kTimelinePoints = 200;

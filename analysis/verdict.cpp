@@ -126,12 +126,12 @@ Verdict address_verdict(const Situation& s, const std::vector<Counterfactual>& r
             "is not known.",
             "the same run without losses (a larger ring, see the warnings above)");
     }
-    if (space.witnessed_largest >= needed && needed != 0) {
+    if (space.witnessed.largest() >= needed && needed != 0) {
         return undetermined(
             fmt::format(
                 "A gap of {}, once reserved by this process, had been given back, and still the driver "
                 "refused a reservation of {}.",
-                in_words(space.witnessed_largest), in_words(needed)),
+                in_words(space.witnessed.largest()), in_words(needed)),
             "a reservation that asks for the address of that gap (probe at the failure)");
     }
     Verdict out;
@@ -142,7 +142,7 @@ Verdict address_verdict(const Situation& s, const std::vector<Counterfactual>& r
                         "nothing recorded sum to {}, which is enough, but the largest of them is {}. Device "
                         "memory plays no "
                         "part in this call.",
-                        in_words(needed), space.witnessed_count, in_words(space.small_witnessed_sum),
+                        in_words(needed), space.witnessed.count(), in_words(space.small_witnessed_sum),
                         in_words(space.small_witnessed_largest)));
         out.add_removed("with_virtual_gaps_merged");
     } else if (!space.seen) {

@@ -31,7 +31,7 @@ std::string held_in_words(const FrameworkAtFailure& own) {
 
 std::uint64_t largest_gap(const FrameworkAtFailure& own) {
     std::uint64_t largest = 0;
-    for (const FrameworkDomain& domain : own.domains) largest = std::max(largest, domain.gap_largest);
+    for (const FrameworkDomain& domain : own.domains) largest = std::max(largest, domain.gaps.largest());
     return largest;
 }
 

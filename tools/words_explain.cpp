@@ -10,6 +10,7 @@
 #include "tools/words_balance.h"
 #include "tools/words_bounds.h"
 #include "tools/words_management.h"
+#include "tools/words_measures.h"
 #include "tools/words_report.h"
 #include "tools/words_stack.h"
 #include "tools/words_terms.h"
@@ -202,6 +203,19 @@ bool quantity_elsewhere(const Explanation& explanation, const Quantity& zero) {
     return false;
 }
 
+// What the call cost where it was seen; otherwise what is supposed, and what would show that it is wrong.
+std::string cost_words(const report::CallTimes& cost) {
+    if (cost.calls() != 0) {
+        return fmt::format("; in this recording {} took {} (half of {}), {} (9 in 10), {} (99 in 100), {} at most",
+                           cost.function(), human_duration(cost.median_ns()), counted(cost.calls(), "call"),
+                           human_duration(cost.p90_ns()), human_duration(cost.p99_ns()),
+                           human_duration(cost.max_ns()));
+    }
+    if (cost.hypothesis().empty()) return {};
+    return fmt::format("; what that costs is not in this recording. {}. It would be shown wrong by {}",
+                       upper_first(cost.hypothesis()), cost.falsified_by());
+}
+
 void put_audit(Page& page, const Explanation& explanation) {
     page.heading("The state at that moment");
     if (explanation.audit().empty()) {
@@ -228,9 +242,14 @@ void put_audit(Page& page, const Explanation& explanation) {
                 zero += (zero.empty() ? "" : ", ") + std::string(term.name);
             continue;
         }
+        // They have sections of their own, further down.
+        if (quantity.definition() == Quantity::largest_allocatable ||
+            (quantity.definition() == Quantity::eligible_free && quantity.of() != "physical"))
+            continue;
         const Term evidence = evidence_term(quantity.evidence());
         Table::Row row;
-        row.cells = {std::string(term.name), quantity_cell(quantity), quantity_exact_cell(quantity),
+        row.cells = {std::string(term.name) + (quantity.of().empty() ? "" : ": " + domain_words(quantity.of())),
+                     quantity_cell(quantity), quantity_exact_cell(quantity),
                      is_known(quantity) ? std::string(evidence.name) : "-"};
         std::string note;
         if (explained.insert(quantity.definition()).second) note = fmt::format("{}. ", term.meaning);
@@ -238,12 +257,15 @@ void put_audit(Page& page, const Explanation& explanation) {
             note += "Holds for: " + other_scope_words(quantity.scope(), common) + ". ";
         }
         note += quantity.reason().empty() ? "" : (is_known(quantity) ? "How: " : "Why: ") + quantity.reason();
+        if (!quantity.by().empty()) note += fmt::format(". By: {}{}", quantity.by(), cost_words(quantity.cost()));
         if (!note.empty()) row.notes = {upper_first(note)};
         if (is_known(quantity)) used.insert(quantity.evidence());
         table.rows.push_back(std::move(row));
     }
     page.table(table);
     if (!zero.empty()) page.paragraph("Known to be zero: " + zero + ".", 2);
+    page.paragraph("What is eligible in other domains, and the largest allocatable by each mechanism: below.", 2,
+                   Tone::kQuiet);
     if (zero.find("other recorded processes") != std::string::npos) {
         page.paragraph("What processes hold that were not recorded is in unattributed.", 2, Tone::kQuiet);
     }
@@ -317,56 +339,6 @@ void put_counterfactuals(Page& page, const Explanation& explanation) {
         page.item("-", reason.empty() ? removed : removed + ": " + reason, 4, Tone::kQuiet);
 }
 
-void put_domains(Page& page, const Explanation& explanation) {
-    if (explanation.domains().empty()) return;
-    page.heading("How fragmented it was");
-    page.paragraph(
-        "Per domain (the memory or addresses that one kind of request may use); never added up across "
-        "domains.",
-        2, Tone::kQuiet);
-    for (const report::Domain& domain : explanation.domains()) {
-        page.item("-",
-                  domain.name().empty() ? "domain without a name" : upper_first(domain_words(domain.name())),
-                  2, Tone::kStrong);
-        if (!is_known(domain.free_sum()) && !is_known(domain.free_largest()) && !is_known(domain.charged())) {
-            page.paragraph("Nothing is known of it: " + (domain.free_sum().reason().empty()
-                                                             ? std::string("no record speaks of it.")
-                                                             : domain.free_sum().reason() + "."),
-                           4);
-            continue;
-        }
-        std::string outside = "Usable and unused: " + quantity_words(domain.free_sum()) + " in all";
-        if (domain.has_free_extents()) outside += ", in " + counted(domain.free_extents(), "piece");
-        outside += "; the largest piece: " + quantity_words(domain.free_largest()) + ".";
-        page.paragraph(outside, 4);
-        page.paragraph(
-            domain.has_external_ratio()
-                ? fmt::format("External fragmentation: {} of it lies outside the largest piece.",
-                              human_ratio(domain.external_ratio()))
-                : std::string("External fragmentation (the share outside the largest piece): not known."),
-            4);
-        // What was written and what was asked for are two measures of payload: each under its own name.
-        const bool written = domain.requested().definition() == Quantity::payload_written;
-        page.paragraph(
-            fmt::format("Charged: {}; {}: {}; internal waste (charged, and {}): {}.",
-                        quantity_words(domain.charged()), written ? "payload written" : "requested",
-                        quantity_words(domain.requested()),
-                        written ? "nothing wrote to it" : "never asked for",
-                        quantity_words(domain.internal_waste())),
-            4);
-        page.paragraph(
-            domain.has_internal_ratio()
-                ? fmt::format("Internal fragmentation: {} of what was charged is waste{}.",
-                              human_ratio(domain.internal_ratio()),
-                              domain.internal_waste().evidence() == Quantity::assumed
-                                  ? ", by a rule about the driver that this trace does not show"
-                                  : "")
-                : std::string("Internal fragmentation (waste as a share of what was charged): not known."),
-            4);
-        if (!domain.note().empty()) page.paragraph(domain.note(), 4, Tone::kQuiet);
-    }
-}
-
 void put_list(Page& page, const std::string& heading,
               const google::protobuf::RepeatedPtrField<std::string>& texts, bool numbered,
               const std::string& none) {
@@ -423,6 +395,7 @@ std::string render_explanation(const Explanation& explanation, const Style& styl
     put_management(page, explanation);
     put_audit(page, explanation);
     put_domains(page, explanation);
+    put_measures(page, explanation.measures());
     put_bounds(page, explanation);
     put_probes(page, explanation);
     put_list(page, "What is not known", explanation.not_known(), false,

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "analysis/explain.h"
+#include "tests/unit/analysis/audits.h"
 #include "tests/unit/analysis/builder.h"
 #include "tests/unit/analysis/sums.h"
 #include "tests/unit/analysis/texts.h"
@@ -60,6 +61,8 @@ inline report::Explanation explained(SessionBuilder& session) {
     const report::Explanation out = analysis::explain_failure(session.trace());
     check_words(out);
     check_sums(out);
+    check_audit(out);
+    check_domains(out.domains());
     return out;
 }
 

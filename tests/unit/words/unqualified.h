@@ -11,7 +11,7 @@ namespace fragscope {
 // memory", "pool-free".
 inline std::string unqualified_free(const std::string& text) {
     static const std::regex word(R"((^|[^A-Za-z0-9_])([Ff]ree)([^A-Za-z0-9_]|$))");
-    static const std::regex qualified(R"((device-|eligible |pool-|allocator-)$)");
+    static const std::regex qualified(R"(([Dd]evice-|[Ee]ligible |[Pp]ool-|[Aa]llocator-)$)");
     for (auto it = std::sregex_iterator(text.begin(), text.end(), word); it != std::sregex_iterator(); ++it) {
         const auto at = static_cast<std::size_t>(it->position(2));
         if (std::regex_search(text.substr(0, at), qualified)) continue;

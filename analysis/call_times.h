@@ -1,0 +1,22 @@
+// What calls of each kind cost a process in this very trace: what it would cost to make such a call again.
+// Whole traces are looked at, calls after a moment too: a duration is no state.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "analysis/costs.h"
+#include "analysis/trace.h"
+#include "proto/quantity.pb.h"
+
+namespace fragscope::analysis {
+
+// By kind, the times of that function of the kind that was called most. Calls that failed, the shim's own and
+// those without a measured duration do not count.
+using TimesByKind = std::map<wire::Kind, report::CallTimes>;
+
+TimesByKind call_times_of(const Trace& trace, ProcessIndex process);
+
+report::CallTimes times_in(const DurationHistogram& durations, const std::string& function);
+
+}  // namespace fragscope::analysis

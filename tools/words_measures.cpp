@@ -1,0 +1,194 @@
+// The measures of fragmentation: see words_measures.h.
+#include "tools/words_measures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "tools/words_stack.h"
+#include "tools/words_terms.h"
+
+namespace fragscope::tools {
+
+using report::Quantity;
+using Tone = Page::Tone;
+using Align = Table::Align;
+
+namespace {
+
+constexpr int kDomainsShown = 10;
+constexpr int kSitesShown = 5;
+constexpr std::size_t kFramesShown = 4;
+
+// "4 MiB to 8 MiB"
+std::string class_words(std::uint64_t at_least) {
+    if (at_least == 0) return "0 B";
+    if (at_least > UINT64_MAX / 2) return human_bytes(at_least) + " or more";
+    return fmt::format("{} to {}", human_bytes(at_least), human_bytes(at_least * 2));
+}
+
+// "37 %", "between 12 % and 40 %", "at most 40 %".
+std::string ratio_words(const report::Ratio& ratio) {
+    const bool low = ratio.has_low();
+    const bool high = ratio.has_high();
+    if (low && high && ratio.low() == ratio.high()) return human_ratio(ratio.low());
+    if (low && high && ratio.low() > 0)
+        return fmt::format("{} to {}", human_ratio(ratio.low()), human_ratio(ratio.high()));
+    if (high) return "at most " + human_ratio(ratio.high());
+    if (low) return "at least " + human_ratio(ratio.low());
+    return "not known";
+}
+
+// How many extents there are of which size: not where there is nothing to compare.
+void put_classes(Page& page, const report::Domain& domain) {
+    if (domain.free_extents() < 2 || domain.extent_classes().empty()) return;
+    Table table;
+    table.columns = {{"usable pieces of", Align::kLeft}, {"count", Align::kRight}, {"in all", Align::kRight}};
+    for (const report::ExtentClass& each : domain.extent_classes()) {
+        table.rows.push_back({{class_words(each.at_least_bytes()), grouped(each.count()),
+                               human_bytes(each.sum_bytes())},
+                              {},
+                              false});
+    }
+    page.table(table, 4);
+}
+
+void put_domain(Page& page, const report::Domain& domain) {
+    page.item("-", domain.name().empty() ? "domain without a name" : upper_first(domain_words(domain.name())), 2,
+              Tone::kStrong);
+    if (!is_known(domain.free_sum()) && !is_known(domain.free_largest()) && !is_known(domain.charged())) {
+        page.paragraph("Nothing is known of it: " + (domain.free_sum().reason().empty()
+                                                         ? std::string("no record speaks of it.")
+                                                         : domain.free_sum().reason() + "."),
+                       4);
+        return;
+    }
+    std::string outside = "Usable and unused: " + quantity_words(domain.free_sum()) + " in all";
+    if (domain.has_free_extents()) outside += ", in " + counted(domain.free_extents(), "piece");
+    outside += "; the largest piece: " + quantity_words(domain.free_largest()) + ".";
+    if (domain.unusable_bytes() != 0) {
+        outside += fmt::format(" Alignment to {} and multiples of {} leave out {} more.",
+                               human_bytes(domain.alignment_bytes()), human_bytes(domain.granularity_bytes()),
+                               human_bytes(domain.unusable_bytes()));
+    }
+    page.paragraph(outside, 4);
+    page.paragraph(
+        domain.has_external_ratio()
+            ? fmt::format("External fragmentation: {} of it lies outside the largest piece.",
+                          human_ratio(domain.external_ratio()))
+            : fmt::format("External fragmentation (the share outside the largest piece): not known{}.",
+                          domain.external_ratio_reason().empty() ? "" : ": " + domain.external_ratio_reason()),
+        4);
+    put_classes(page, domain);
+    // What was written and what was asked for are two measures of payload: each under its own name.
+    const bool written = domain.requested().definition() == Quantity::payload_written;
+    page.paragraph(fmt::format("Charged: {}; {}: {}; internal waste (charged, and {}): {}.",
+                               quantity_words(domain.charged()), written ? "payload written" : "requested",
+                               quantity_words(domain.requested()),
+                               written ? "nothing wrote to it" : "never asked for",
+                               quantity_words(domain.internal_waste())),
+                   4);
+    page.paragraph(
+        domain.has_internal_ratio()
+            ? fmt::format("Internal fragmentation: {} of what was charged is waste{}.",
+                          human_ratio(domain.internal_ratio()),
+                          domain.internal_waste().evidence() == Quantity::assumed
+                              ? ", by a rule about the driver that this trace does not show"
+                              : "")
+            : std::string("Internal fragmentation (waste as a share of what was charged): not known."),
+        4);
+    if (!domain.note().empty()) page.paragraph(domain.note(), 4, Tone::kQuiet);
+}
+
+Table::Row row_of(const report::InternalRow& row, const std::string& name) {
+    return {{name, grouped(row.count()), quantity_cell(row.charged()), quantity_cell(row.requested()),
+             quantity_cell(row.internal_waste()), ratio_words(row.ratio())},
+            {},
+            false};
+}
+
+std::string allocator_words(const report::InternalRow& row) {
+    return row.allocator() +
+           (row.requested().definition() == Quantity::payload_written ? " (payload: written)" : "");
+}
+
+void put_internal(Page& page, const report::Measures& measures) {
+    page.heading("What is charged and holds nothing");
+    page.paragraph(
+        "Of live allocations: what is charged for them, what of it holds payload (what was asked for; of VMM "
+        "handles, what was written), and the rest.",
+        2, Tone::kQuiet);
+    Table table;
+    table.columns = {{"allocator", Align::kLeft, true}, {"count", Align::kRight},
+                     {"charged", Align::kRight, true},  {"payload", Align::kRight, true},
+                     {"waste", Align::kRight, true},    {"share", Align::kRight, true}};
+    for (const report::InternalRow& row : measures.by_allocator()) {
+        table.rows.push_back(row_of(row, allocator_words(row)));
+        const auto own = [&](const report::InternalRow& each) { return each.allocator() == row.allocator(); };
+        // One size alone is the allocator once more.
+        if (std::count_if(measures.by_size_class().begin(), measures.by_size_class().end(), own) < 2) continue;
+        for (const report::InternalRow& each : measures.by_size_class()) {
+            if (own(each)) table.rows.push_back(row_of(each, ". of " + class_words(each.at_least_bytes())));
+        }
+    }
+    page.table(table);
+    if (measures.by_call_site().empty()) return;
+    page.paragraph("The places in the program that are charged most:", 2);
+    for (int i = 0; i < std::min(measures.by_call_site_size(), kSitesShown); ++i) {
+        const report::InternalRow& row = measures.by_call_site(i);
+        page.item("-",
+                  fmt::format("{}, {}: {} charged, waste {} ({}).", allocator_words(row),
+                              counted(row.count(), "allocation"), quantity_cell(row.charged()),
+                              quantity_cell(row.internal_waste()), ratio_words(row.ratio())));
+        if (row.has_stack())
+            put_stack(page, row.stack(), 4, kFramesShown);
+        else
+            page.paragraph("No call stack was recorded.", 4, Tone::kQuiet);
+    }
+    const std::uint64_t others = measures.other_sites() + static_cast<std::uint64_t>(std::max(
+                                                              measures.by_call_site_size() - kSitesShown, 0));
+    if (others != 0) page.paragraph(fmt::format("And {} more places.", grouped(others)), 2, Tone::kQuiet);
+}
+
+void put_others(Page& page, const report::Measures& measures) {
+    page.heading("Other definitions in use");
+    page.paragraph("What others call fragmentation, under its own name; not to be compared with the shares above.", 2,
+                   Tone::kQuiet);
+    for (const report::OtherMeasure& each : measures.others()) {
+        std::string value = each.has_bytes() ? quantity_words(each.bytes()) : ratio_words(each.ratio());
+        if (!each.has_bytes() && !each.ratio().reason().empty()) value += ": " + each.ratio().reason();
+        page.item("-", fmt::format("{}, {}: {}.", each.of(), each.name(), value));
+        if (is_known(each.first()) && is_known(each.second())) {
+            page.paragraph(fmt::format("From {} and {}. {}", quantity_cell(each.first()),
+                                       quantity_cell(each.second()), each.note()),
+                           4, Tone::kQuiet);
+        }
+    }
+}
+
+}  // namespace
+
+void put_domains(Page& page, const report::Explanation& explanation) {
+    if (explanation.domains().empty()) return;
+    page.heading("How fragmented it was");
+    page.paragraph(
+        "Per domain (the memory or addresses that one kind of request may use); never added up across domains. "
+        "A share outside the largest piece is a diagnostic: a request may fail where it is small, and be met where "
+        "it is large.",
+        2, Tone::kQuiet);
+    const int shown = std::min(explanation.domains_size(), kDomainsShown);
+    for (int i = 0; i < shown; ++i) put_domain(page, explanation.domains(i));
+    if (explanation.domains_size() > shown) {
+        page.paragraph(fmt::format("And {} more domains: --json lists them.", explanation.domains_size() - shown), 2,
+                       Tone::kQuiet);
+    }
+}
+
+void put_measures(Page& page, const report::Measures& measures) {
+    if (!measures.by_allocator().empty()) put_internal(page, measures);
+    if (!measures.others().empty()) put_others(page, measures);
+}
+
+}  // namespace fragscope::tools
