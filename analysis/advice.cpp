@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "analysis/advice_framework.h"
+#include "analysis/advice_limits.h"
 
 namespace fragscope::analysis {
 namespace {
@@ -99,11 +100,10 @@ void for_capacity(const Situation& s, const std::vector<Counterfactual>& rows, c
                         "written so far.",
                         in_words(s.payload.never_written)));
     }
-    out.push_back(
-        "Hold less at this moment: `fragscope report` lists what each call acquired, what was never "
-        "released, "
-        "and when the peak was. Smaller batches, earlier frees, or a device with more memory are what is "
-        "left.");
+    out.push_back(fmt::format("Hold less at this moment: {} what each call acquired, what was never released, "
+                              "and when the peak was. Smaller batches, earlier frees, or a device with more memory are "
+                              "what is left.",
+                              s.stated ? "a recording (`fragscope run`) tells" : "`fragscope report` lists"));
     if (named && !most) out.push_back(who);
     out.push_back(
         "Returning caches, moving allocations together or remapping them would not have been enough here.");
@@ -133,6 +133,7 @@ void for_addresses(const Situation& s, const Verdict& verdict, std::vector<std::
 std::vector<std::string> actions_for(const Situation& s, const std::vector<Counterfactual>& rows,
                                      const Verdict& verdict) {
     std::vector<std::string> out = framework_actions(s, verdict);
+    for (std::string& action : limit_actions(s, verdict)) out.push_back(std::move(action));
     switch (verdict.cause()) {
         case Verdict::other_constraint:
             if (verdict.constraint() == "cached_by_pool") for_cached(s, out);
@@ -154,7 +155,7 @@ std::vector<std::string> actions_for(const Situation& s, const std::vector<Count
                     "Raise the pool's maximum size (CUmemPoolProps::maxSize of cuMemPoolCreate), or give "
                     "allocations of this pool back first.");
             }
-            if (verdict.constraint() == "address_space") for_addresses(s, verdict, out);
+            if (verdict.constraint() == "address_space" && out.empty()) for_addresses(s, verdict, out);
             if (verdict.constraint() == "driver_refused" || verdict.constraint() == "less_than_said") {
                 out.push_back(
                     "Look at what the driver and the system say of that moment: the kernel log (dmesg, Xid "
@@ -163,7 +164,7 @@ std::vector<std::string> actions_for(const Situation& s, const std::vector<Count
             }
             break;
         case Verdict::internal_fragmentation:
-            for_internal(s, out);
+            if (out.empty()) for_internal(s, out);
             break;
         case Verdict::capacity_exhaustion:
             for_capacity(s, rows, verdict, out);
@@ -179,7 +180,7 @@ std::vector<std::string> actions_for(const Situation& s, const std::vector<Count
         case Verdict::allocator_external_fragmentation:
             if (!out.empty()) break;
             for (const Counterfactual& row : rows) {
-                if (row.id == "with_limit_lifted" && row.applicable && row.fit == Fit::kFits) {
+                if (row.id == "with_pool_maximum_lifted" && row.applicable && row.fit == Fit::kFits) {
                     out.push_back(
                         "Raise the pool's maximum size (CUmemPoolProps::maxSize of cuMemPoolCreate): the "
                         "device has the memory for it to grow.");
@@ -202,6 +203,20 @@ std::vector<std::string> actions_for(const Situation& s, const std::vector<Count
 
 std::vector<std::string> not_known_in(const Situation& s) {
     std::vector<std::string> out;
+    if (s.stated) {
+        if (!s.inexact.empty()) {
+            std::string names;
+            for (const std::string& name : s.inexact) names += (names.empty() ? "" : ", ") + name;
+            out.push_back("Exactly: " + names + ". The report that the numbers are from may tell.");
+        }
+        if (!s.runs) {
+            out.push_back("The largest physical run that nobody holds: no call shows it. A probe with cuMemCreate at "
+                          "the failure bounds it.");
+        }
+        out.push_back("Whatever the numbers do not speak of: other limits, other users of the device, what memory "
+                      "holds. A recording of the failing run tells (`fragscope run --probe-on-oom`).");
+        return out;
+    }
     if (!s.snapshot.complete && !s.snapshot.by_program) {
         out.push_back(
             "What the driver said right after this failure: the recording has no complete snapshot of it. "

@@ -40,7 +40,7 @@ std::vector<std::string> framework_actions(const Situation& s, const Verdict& ve
     std::vector<std::string> out;
     if (!s.framework) return out;
     const FrameworkAtFailure& own = *s.framework;
-    if (verdict.constraint() == "allocator_limit") {
+    if (verdict.constraint() == "process_fraction") {
         out.push_back(
             "Raise the limit (torch.cuda.set_per_process_memory_fraction, or per_process_memory_fraction in "
             "PYTORCH_ALLOC_CONF): the device has the memory. If the limit is wanted, hold less at this "

@@ -4,96 +4,12 @@
 
 #include <algorithm>
 
+#include "analysis/counterfactual_table.h"
+
 namespace fragscope::analysis {
 namespace {
 
-// Builds the rows of one request over one domain's base.
-class Table {
-  public:
-    // `most`: what the whole domain has; no removal makes more than that available.
-    Table(Quantity base, Quantity needed, std::optional<std::uint64_t> most = std::nullopt)
-        : base_(std::move(base)), needed_(std::move(needed)), most_(most) {
-        Counterfactual& row = start("as_it_was", "nothing", Blame::kNone);
-        row.available = base_;
-        row.by_bytes = base_;
-        row.reason = base_.reason();
-        decide(row);
-        if (row.fit == Fit::kFits) row.reason += "; by bytes only, as the call failed all the same";
-    }
-
-    // The failure shows that what was available to this request was less than what it needed; for a domain in
-    // which bytes may be in pieces.
-    void bound_by_the_failure() {
-        Counterfactual& row = rows_.front();
-        const std::uint64_t needed = needed_.low().value_or(0);
-        if (row.fit != Fit::kCannotTell || needed == 0) return;
-        row.available = Quantity::bounded(
-            report::Quantity::eligible_free, {std::min(base_.low().value_or(0), needed - 1), needed - 1},
-            base_.scope(), base_.reason() + "; less than the request in one piece, as it failed");
-        row.reason = row.available.reason();
-        decide(row);
-    }
-
-    // One more thing given back to the domain.
-    void add(const char* id, const std::string& removed, Blame blame, const Quantity& freed,
-             const std::string& call) {
-        Counterfactual& row = start(id, removed, blame);
-        row.freed = freed;
-        row.adds = true;
-        row.call = call;
-        row.reason = freed.reason();
-        const auto sum = plus(base_, freed, report::Quantity::eligible_free, freed.reason());
-        row.available =
-            sum ? *sum : Quantity::unknown(report::Quantity::eligible_free, base_.scope(), "another scope");
-        if (most_ && row.available.high().value_or(0) > *most_) {
-            const bool contradiction = row.available.low().value_or(0) > *most_;
-            row.reason += contradiction ? "; the numbers contradict each other, as the sum is more than the "
-                                          "device has"
-                                        : "; no more than the device has";
-            row.available = Quantity::bounded(
-                report::Quantity::eligible_free,
-                {contradiction ? std::optional<std::uint64_t>() : row.available.low(), *most_}, base_.scope(),
-                row.reason);
-        }
-        decide(row);
-    }
-    // Another amount instead of the base.
-    void instead(const char* id, const std::string& removed, Blame blame, const Quantity& available,
-                 const std::string& call = "") {
-        Counterfactual& row = start(id, removed, blame);
-        row.available = available;
-        row.call = call;
-        row.reason = available.reason();
-        decide(row);
-    }
-    void not_applicable(const char* id, const std::string& removed, Blame blame, const std::string& reason) {
-        Counterfactual& row = start(id, removed, blame);
-        row.applicable = false;
-        row.reason = reason;
-    }
-
-    const Quantity& base() const { return base_; }
-    const Quantity& needed() const { return needed_; }
-    Counterfactual& last() { return rows_.back(); }
-    const std::vector<Counterfactual>& rows() const { return rows_; }
-    std::vector<Counterfactual> take() { return std::move(rows_); }
-
-  private:
-    Counterfactual& start(const char* id, const std::string& removed, Blame blame) {
-        rows_.push_back({});
-        rows_.back().id = id;
-        rows_.back().removed = removed;
-        rows_.back().blame = blame;
-        rows_.back().needed = needed_;
-        return rows_.back();
-    }
-    void decide(Counterfactual& row) { row.fit = fit_of(row.available.interval(), row.needed.interval()); }
-
-    Quantity base_;
-    Quantity needed_;
-    std::optional<std::uint64_t> most_;
-    std::vector<Counterfactual> rows_;
-};
+using Table = CounterfactualTable;
 
 constexpr char kPhysicalOnly[] = "the request takes address space only: no memory given back would help it";
 
@@ -131,10 +47,69 @@ std::string pool_names(const Situation& s, const PoolAtFailure* own) {
     return out;
 }
 
+// Where it is known how the allocator's extents lie and whose each is: what keeps them from its own request.
+void layout_rows(Table& table, const FrameworkAtFailure& own, const AllocatorLayout& layout) {
+    const auto about = [&](const Interval& bytes, const char* reason) {
+        return bytes.exact() ? Quantity::derived(report::Quantity::cached, *bytes.low, own.scope, reason)
+                             : Quantity::bounded(report::Quantity::cached, bytes, own.scope, reason);
+    };
+    const AllocatorView& view = layout.views.front();
+    if (layout.may_release) {
+        table.not_applicable("with_framework_segments_returned",
+                             "segments of the framework's allocator that hold no block", Blame::kFrameworkCached,
+                             "the allocator gives them back by itself before it gives up: what is available counts "
+                             "them as returned");
+    } else {
+        table.change("with_framework_segments_returned",
+                     "segments of the framework's allocator that hold no block", Blame::kFrameworkCached,
+                     Change::kReturnsSegments, own.reclaimable.reason(), "a call that empties the allocator's cache",
+                     about(view.wholly_free, "segments without a block"));
+    }
+    if (layout.waits) {
+        table.change("with_framework_waits_over", "blocks of the framework's allocator that wait for other streams",
+                     Blame::kFrameworkWaiting, Change::kEndsWaits,
+                     "freed by the program and not yet by the stream: with the wait over they are gaps, and join "
+                     "those beside them",
+                     "a synchronisation of the streams (torch.cuda.synchronize())",
+                     about(layout.waiting, "freed by the host, not yet by the stream"));
+    }
+    if (layout.owners) {
+        table.change("with_private_pools_shared", "the ownership of pools of the framework's allocator",
+                     Blame::kOwners, Change::kSharesOwners,
+                     "extents of another pool of the same allocator serve only that pool's requests",
+                     "giving the private pool up, or one pool for both (torch.cuda.graph_pool_handle)",
+                     about(layout.of_other_owners, "in no block, and in another pool's segments"));
+    }
+    if (layout.streams) {
+        table.change("with_streams_shared", "the ownership of streams in the framework's allocator", Blame::kStreams,
+                     Change::kSharesStreams, "extents of another stream serve only that stream's requests",
+                     "allocating on that stream, or emptying the cache first",
+                     about(layout.of_other_streams, "in no block, and in segments of another stream"));
+    }
+    if (layout.block != layout.requested || layout.segment != layout.requested) {
+        table.change("without_request_rounding", "the rounding of this request", Blame::kRounding, Change::kUnrounds,
+                     "with exactly what the program asked for instead of whole blocks and segments",
+                     "a size that is a whole number of blocks, or the allocator's rounding settings");
+    }
+    if (layout.waste.high != std::optional<std::uint64_t>(0)) {
+        table.change("without_internal_waste", "bytes of live blocks that nobody asked for", Blame::kWaste,
+                     Change::kWastesNothing,
+                     "live blocks as large as what was asked for; what that leaves is a gap behind each",
+                     "sizes that are whole numbers of blocks",
+                     about(layout.waste, "charged for live blocks and not asked for"));
+    }
+    table.change("with_framework_gaps_merged", "gaps between blocks of the framework's allocator",
+                 Blame::kFrameworkGaps, Change::kMergesGaps,
+                 "all extents of the allocator that this request may use and no block lies in, as one",
+                 "PYTORCH_ALLOC_CONF=expandable_segments:True, or max_split_size_mb, or fewer long-lived blocks",
+                 about(view.gap_sum, "in no block"));
+}
+
 // What the framework's own allocator took from the device and has in no live block.
 void framework_rows(Table& table, const Situation& s) {
     if (!s.framework) return;
     const FrameworkAtFailure& own = *s.framework;
+    if (own.layout) return layout_rows(table, own, *own.layout);
     const auto here = [&](const Quantity& quantity, const Interval& interval, const std::string& why) {
         return Quantity::assumed(quantity.definition(), interval, s.physical, quantity.reason() + why);
     };
@@ -156,6 +131,18 @@ void framework_rows(Table& table, const Situation& s) {
               Blame::kFrameworkGaps,
               here(own.in_gaps, merged, "; moved together they leave a page of each kind of segment at most"),
               "PYTORCH_ALLOC_CONF=expandable_segments:True, or max_split_size_mb");
+}
+
+void others_rows(Table& table, const Situation& s) {
+    if (s.other_processes.empty()) {
+        table.not_applicable("without_other_processes", "other processes of this trace", Blame::kOthers,
+                             s.others.reason());
+    } else {
+        table.add("without_other_processes", "other processes of this trace", Blame::kOthers, s.others,
+                  "run it when they are not running, or on another device");
+    }
+    table.add("without_unattributed", "memory that no record explains", Blame::kUnexplained, s.unattributed,
+              "trace the other processes too; see what nvidia-smi lists");
 }
 
 // Rows that give device memory back, for a request that takes some. `own`: the pool that the request is to
@@ -188,6 +175,15 @@ void memory_rows(Table& table, const Situation& s, const PoolAtFailure* own = nu
                                     : Quantity::derived(report::Quantity::internal_waste, 0, s.physical, ""),
              s.linear_waste, report::Quantity::internal_waste,
              s.partly_waste.high().value_or(0) != 0 ? s.partly_waste.reason() : s.linear_waste.reason());
+    if (s.importers_hold != 0) {
+        table.add("with_importers_closed", "memory that other processes imported and still map", Blame::kImporter,
+                  s.held_by_importers, "cuIpcCloseMemHandle, or the release of the imported handle, in the importer");
+    }
+    if (s.leaks != 0) {
+        table.add("with_leaked_handles_released", "physical handles that nothing maps any more", Blame::kLeaked,
+                  s.leaked, "cuMemRelease of each handle that cuMemCreate gave out");
+    }
+    if (s.framework && s.framework->layout) return others_rows(table, s);
     if (!s.partly_waste.known() && s.linear_waste.high() == std::optional<std::uint64_t>(0)) {
         table.not_applicable("without_internal_waste", "charged memory that holds no payload", Blame::kWaste,
                              s.partly_waste.reason());
@@ -203,82 +199,94 @@ void memory_rows(Table& table, const Situation& s, const PoolAtFailure* own = nu
         table.not_applicable("without_never_written_pages", "VMM pages never written", Blame::kHeld,
                              s.never_written.reason());
     }
-    if (s.other_processes.empty()) {
-        table.not_applicable("without_other_processes", "other processes of this trace", Blame::kOthers,
-                             s.others.reason());
-    } else {
-        table.add("without_other_processes", "other processes of this trace", Blame::kOthers, s.others,
-                  "run it when they are not running, or on another device");
-    }
-    table.add("without_unattributed", "memory that no record explains", Blame::kUnexplained, s.unattributed,
-              "trace the other processes too; see what nvidia-smi lists");
+    others_rows(table, s);
 }
 
 void whole_device(Table& table, const Situation& s) {
     table.instead("with_nothing_else_on_device", "everything else on the device", Blame::kWhole,
                   s.capacity.as(report::Quantity::eligible_free, "the device's whole capacity"));
-    // The live set is what is left when everything that could go, goes.
-    Quantity available = table.base();
-    for (const Counterfactual& row : table.rows()) {
-        if (!row.adds) continue;
-        if (const auto sum = plus(available, row.freed, report::Quantity::eligible_free, ""))
-            available = *sum;
+    table.all_removed("with_only_live_payload", "everything but this process's live allocations",
+                      "what nobody holds, cached, pending, wasted, other processes and unexplained together");
+}
+
+void limit_rows(Table& table, const Situation& s) {
+    for (const Limit& limit : s.limits) table.lift(limit);
+    if (s.limits.empty()) {
+        table.not_applicable("with_limit_lifted", "a limit", Blame::kLimit,
+                             s.stated ? "no limit on this request is stated" : "no limit on this request is recorded");
     }
-    table.instead(
-        "with_only_live_payload", "everything but this process's live allocations", Blame::kWhole,
-        available.as(report::Quantity::eligible_free,
-                     "what nobody holds, cached, pending, wasted, other processes and unexplained together"));
 }
 
-// The allocator refused by itself: what the device has did not count.
-bool refused_by_itself(const Situation& s) {
-    return s.framework && s.framework->gave_up && !s.framework->driver_asked;
-}
-
-Quantity within_its_limit(const Situation& s) {
-    const std::uint64_t needed = s.request.needed.high.value_or(0);
-    return Quantity::bounded(report::Quantity::eligible_free, {0, needed == 0 ? 0 : needed - 1}, s.physical,
-                             "less than the request: the framework's allocator refused it without asking the "
-                             "driver");
-}
-
-std::vector<Counterfactual> physical_rows(const Situation& s) {
-    Table table(refused_by_itself(s) ? within_its_limit(s) : s.free_then, needed_of(s, s.physical),
-                s.capacity.high());
-    memory_rows(table, s);
-    table.not_applicable("with_virtual_gaps_merged", "gaps in the address space", Blame::kGaps,
-                         "the driver picks the addresses of this request; its address space is not visible");
+// Whether the bytes that nobody holds lie in one piece.
+void runs_row(Table& table, const Situation& s) {
+    constexpr char kId[] = "with_physical_merged";
+    constexpr char kWhat[] = "gaps between physical runs";
+    if (s.one_run_needed) {
+        table.change(kId, kWhat, Blame::kGaps, Change::kMergesRuns,
+                     s.runs ? fmt::format("{} runs that nobody holds, as one", s.runs->count)
+                            : std::string("all that nobody holds, as one run"),
+                     "the same bytes as pages that are mapped side by side (cuMemCreate, cuMemMap)");
+        return;
+    }
+    if (s.stated) {
+        table.not_applicable(kId, kWhat, Blame::kGaps,
+                             "nothing says that the driver needs one physical run for it: it maps single pages");
+        return;
+    }
     // Merging runs adds no bytes: only where the sum suffices can their shape be the reason.
     Quantity merged = s.free_then.as(report::Quantity::eligible_free,
                                      "moving memory together adds no bytes to what nobody holds");
     if (s.came_in_pieces || s.tried_in_pieces) {
         table.instead(
-            "with_physical_merged", "gaps between physical runs", Blame::kGaps,
+            kId, kWhat, Blame::kGaps,
             merged.as(report::Quantity::eligible_free,
                       s.came_in_pieces
                           ? "as many bytes came in smaller pieces right after the failure"
                           : "as many bytes were granted in smaller pieces when they were tried right "
                             "after the failure"));
-    } else if (fit_of(merged.interval(), table.needed().interval()) == Fit::kDoesNotFit) {
-        table.instead("with_physical_merged", "gaps between physical runs", Blame::kGaps, merged);
-    } else {
-        table.instead("with_physical_merged", "gaps between physical runs", Blame::kGaps, merged);
-        table.last().fit = Fit::kCannotTell;
-        table.last().reason =
-            "which physical runs nobody holds is not visible to a program, and the driver maps single pages";
+        return;
     }
+    table.instead(kId, kWhat, Blame::kGaps, merged);
+    if (fit_of(merged.interval(), table.needed().interval()) == Fit::kDoesNotFit) return;
+    table.last().fit = Fit::kCannotTell;
+    table.last().reason =
+        "which physical runs nobody holds is not visible to a program, and the driver maps single pages";
+}
+
+std::vector<Counterfactual> physical_rows(const Situation& s) {
+    Table table(s, s.free_then, needed_of(s, s.physical));
+    if (s.request.draws == Draws::kStack) {
+        table.change("with_smaller_stack", "the reservation of the kernel's stacks", Blame::kStack,
+                     Change::kDropsStack,
+                     "stack size times the threads that the device can hold, taken at the launch: no call of the "
+                     "program asks for it",
+                     "cuCtxSetLimit(CU_LIMIT_STACK_SIZE), or a kernel that spills and recurses less");
+    }
+    memory_rows(table, s);
+    table.not_applicable("with_virtual_gaps_merged", "gaps in the address space", Blame::kGaps,
+                         "the driver picks the addresses of this request; its address space is not visible");
+    runs_row(table, s);
     table.not_applicable("with_pool_gaps_merged", "gaps inside pools", Blame::kGaps,
                          "the request does not come out of a pool");
-    if (refused_by_itself(s)) {
-        table.instead("with_limit_lifted", "a limit of the framework's allocator", Blame::kLimit,
-                      s.free_then.as(report::Quantity::eligible_free,
-                                     "what nobody on the device holds, for a new segment"),
-                      "torch.cuda.set_per_process_memory_fraction");
-    } else {
-        table.not_applicable("with_limit_lifted", "a limit", Blame::kLimit,
-                             "no limit on this request is recorded");
-    }
+    limit_rows(table, s);
     whole_device(table, s);
+    return table.take();
+}
+
+// Where device memory plays no part, and a limit is all that is known to stand against the request.
+std::vector<Counterfactual> limited_rows(const Situation& s) {
+    const Scope scope = s.physical.in_domain(s.request.domain);
+    Table table(s,
+                Quantity::assumed(report::Quantity::eligible_free, {s.request.needed.high, std::nullopt}, scope,
+                                  "nothing says that there was too little of what the request itself takes"),
+                needed_of(s, scope));
+    if (s.request.unrounded) {
+        table.change("without_request_rounding", "the rounding of this request and of those before it",
+                     Blame::kRounding, Change::kUnrounds, "with exactly what was asked for each time",
+                     "sizes that need no rounding (powers of two here), or cuMemHostRegister of the program's own "
+                     "pages");
+    }
+    limit_rows(table, s);
     return table.take();
 }
 
@@ -291,7 +299,7 @@ std::vector<Counterfactual> address_rows(const Situation& s) {
                           {space.small_witnessed_largest, asked == 0 ? 0 : asked - 1}, s.address,
                           "at least the largest gap that was reserved before and was given back; less than "
                           "the request, which failed");
-    Table table(base, needed_of(s, s.address));
+    Table table(s, base, needed_of(s, s.address));
     const auto none = [&](const char* id, const char* what, Blame blame) {
         table.not_applicable(id, what, blame, kPhysicalOnly);
     };
@@ -354,11 +362,11 @@ std::vector<Counterfactual> pool_rows(const Situation& s) {
     const Interval cached = pool != nullptr ? pool->cached.interval() : Interval{0, std::nullopt};
     reach.high = growth.high && cached.high ? std::optional(*growth.high + *cached.high) : std::nullopt;
     const std::string limit = room ? fmt::format("; its maximum leaves {}", in_words(*room)) : "";
-    Table table(Quantity::bounded(report::Quantity::eligible_free, reach, s.physical,
+    Table table(s, Quantity::bounded(report::Quantity::eligible_free, reach, s.physical,
                                   "what nobody on the device holds, for the pool to grow, and at most all "
                                   "that the pool keeps unused" +
                                       limit),
-                needed_of(s, s.physical), s.capacity.high());
+                needed_of(s, s.physical));
     if (cached.high.value_or(1) != 0) table.bound_by_the_failure();
     // Memory given back to the device helps only as far as the pool may grow.
     if (room && growth.high && *room <= *growth.high) {
@@ -391,7 +399,7 @@ std::vector<Counterfactual> pool_rows(const Situation& s) {
                              "what the pool keeps unused is not known");
     }
     if (room) {
-        table.instead("with_limit_lifted", fmt::format("the maximum size of {}", pool->name), Blame::kLimit,
+        table.instead("with_pool_maximum_lifted", fmt::format("the maximum size of {}", pool->name), Blame::kLimit,
                       s.free_then.as(report::Quantity::eligible_free,
                                      "what nobody on the device holds, without the maximum"),
                       "CUmemPoolProps::maxSize of cuMemPoolCreate");
@@ -405,8 +413,8 @@ std::vector<Counterfactual> pool_rows(const Situation& s) {
 
 std::vector<Counterfactual> unaccounted_rows(const Situation& s) {
     const Scope scope = s.physical.in_domain(s.request.domain);
-    Table table(Quantity::unknown(report::Quantity::eligible_free, scope,
-                                  "this trace keeps no books of what this call draws on"),
+    Table table(s, Quantity::unknown(report::Quantity::eligible_free, scope,
+                                     "this trace keeps no books of what this call draws on"),
                 needed_of(s, scope));
     return table.take();
 }
@@ -416,8 +424,13 @@ std::vector<Counterfactual> unaccounted_rows(const Situation& s) {
 std::vector<Counterfactual> counterfactuals_of(const Situation& s) {
     switch (s.request.draws) {
         case Draws::kPhysical:
+        case Draws::kStack:
         case Draws::kContext:
             return physical_rows(s);
+        case Draws::kAperture:
+            return limited_rows(s);
+        case Draws::kHost:
+            return s.limits.empty() ? unaccounted_rows(s) : limited_rows(s);
         case Draws::kAddressSpace:
             return address_rows(s);
         case Draws::kPool:
@@ -442,6 +455,8 @@ report::Counterfactual message_of(const Counterfactual& row) {
     out.set_outcome(row.fit == Fit::kFits         ? report::Counterfactual::fits
                     : row.fit == Fit::kDoesNotFit ? report::Counterfactual::does_not_fit
                                                   : report::Counterfactual::cannot_tell);
+    // A limit on a number of things has no margin in bytes.
+    if (fit_of(row.available.interval(), row.needed.interval()) != row.fit) return out;
     const Margin margin = margin_of(row.available.interval(), row.needed.interval());
     // At the ends of its range a margin stands for more than it can hold.
     if (margin.low && *margin.low != -INT64_MAX) out.set_margin_low(*margin.low);

@@ -142,7 +142,7 @@ report::Domain allocator_domain(const FrameworkAtFailure& own, const FrameworkDo
     const Scope scope = own.scope.in_domain(out.name());
     const std::string why = "gaps between blocks, as the framework's allocator tells of them";
     constexpr char kMissing[] = "records are missing: more or fewer of its blocks may be live";
-    const bool sure = own.cached.exact();
+    const bool sure = own.cached.exact() && own.extents_known;
     const auto derived = [&](Definition definition, std::uint64_t bytes, const std::string& reason) {
         return InSegments(sure ? Quantity::derived(definition, bytes, scope, reason)
                                : Quantity::bounded(definition, {0, std::nullopt}, scope,
@@ -164,6 +164,7 @@ report::Domain allocator_domain(const FrameworkAtFailure& own, const FrameworkDo
 }  // namespace
 
 std::string name_of(const FrameworkDomain& domain) {
+    if (!domain.name.empty()) return "framework's allocator: " + domain.name;
     return fmt::format("framework's allocator: {} segments, {}", domain.large ? "large" : "small",
                        !domain.stream              ? std::string("of a stream that is not known")
                        : domain.stream->value == 0 ? std::string("default stream")

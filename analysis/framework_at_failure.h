@@ -2,6 +2,8 @@
 // or served the request.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,10 +26,39 @@ inline constexpr std::uint64_t kBlockUnit = 256;
 struct FrameworkDomain {
     bool large = false;
     std::optional<ObjectId> stream;
+    std::string name;  // where it has one of its own: a pool's
     std::uint64_t segments = 0;
     std::uint64_t reserved = 0;
     std::uint64_t live = 0;
     FreeExtents gaps{kBlockUnit, kBlockUnit};
+};
+
+// The free extents that one request of the allocator may use, by one reading of who may use what.
+struct AllocatorView {
+    Interval gap_sum = Interval::exactly(0);
+    Interval gap_largest = Interval::exactly(0);
+    Interval wholly_free = Interval::exactly(0);  // of the sum: segments that hold no block
+};
+
+// The allocator's extents as its request sees them; only where it is known whose each of them is and how it lies.
+struct AllocatorLayout {
+    Interval requested;  // as the program asked for it
+    Interval block;      // rounded to the allocator's blocks
+    Interval segment;    // and what a new segment for it takes
+    bool may_release = false;  // it gives wholly free segments back before it gives up
+    bool owners = false;       // some extents are in another pool than the request's
+    bool streams = false;      // some serve another stream only
+    bool waits = false;        // some are freed and wait for a stream
+    Interval waiting = Interval::exactly(0);
+    Interval of_other_owners = Interval::exactly(0);   // free, there
+    Interval of_other_streams = Interval::exactly(0);
+    Interval waste = Interval::exactly(0);  // in live blocks: taken and not asked for, where both are known
+    std::array<AllocatorView, 16> views;
+
+    // With the waits over, for any owner's extents, for any stream's, with live blocks as large as was asked for.
+    static std::size_t index(bool waits_over, bool any_owner, bool any_stream, bool no_waste) {
+        return (waits_over ? 1U : 0U) | (any_owner ? 2U : 0U) | (any_stream ? 4U : 0U) | (no_waste ? 8U : 0U);
+    }
 };
 
 struct FrameworkAtFailure {
@@ -57,6 +88,9 @@ struct FrameworkAtFailure {
     // The largest gap of the request's class, and of its stream as far as that is known.
     std::uint64_t largest_eligible = 0;
     std::uint64_t largest_of_other_streams = 0;  // of the class
+    std::optional<AllocatorLayout> layout;
+    std::uint64_t gaps = 0;     // pieces that the request itself may use; only with a layout
+    bool extents_known = true;  // `domains` have all there are
 };
 
 // `device`: ordinal; `scope`: of the device's physical memory at the failure. Nothing: no framework's

@@ -17,6 +17,8 @@ enum class Draws {
     kAddressSpace,  // cuMemAddressReserve: address space only
     kPool,          // a stream-ordered pool, which may grow from the device
     kHost,          // page-locked host memory
+    kAperture,      // the window through which others reach device memory (BAR1)
+    kStack,         // device memory for the stacks of a kernel that is launched: no call asks for it
     kContext,       // a context, code, a graph …: device memory of an amount that the call does not say
     kUnaccounted,   // page tables, managed memory, …: no domain that this trace keeps books of
 };
@@ -30,6 +32,8 @@ struct RequestFacts {
     std::uint32_t handle_types = 0;  // of cuMemCreate: CUmemAllocationHandleType, what it may be exported as
     std::uint64_t requested = 0;  // 0 with kContext: the call names no size
     Interval needed;              // after rounding
+    // Without the rounding of this very request; nothing: it is not told apart from `needed`.
+    std::optional<Interval> unrounded;
     bool rounding_assumed = false;
     std::string needed_reason;
     std::uint64_t alignment = 0;    // 0: none asked for

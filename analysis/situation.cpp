@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/limits_at.h"
 #include "analysis/rest.h"
 #include "analysis/situation_parts.h"
 
@@ -72,6 +73,7 @@ void fill_in(Situation& s, SessionWalk& walk) {
     const std::uint64_t asked = s.request.needed.low.value_or(0);
     s.space = address_space_of(
         state, asked, s.request.draws == Draws::kAddressSpace ? s.request.alignment : s.page, s.page);
+    s.limits = limits_at(s);
     look_at_trials(s);
     look_around(s, state);
     look_ahead(s);

@@ -17,6 +17,7 @@
 #include "analysis/failures.h"
 #include "analysis/framework_at_failure.h"
 #include "analysis/internal_parts.h"
+#include "analysis/limit.h"
 #include "analysis/probes.h"
 #include "analysis/quantity.h"
 #include "analysis/request.h"
@@ -48,6 +49,13 @@ struct Place {
     std::size_t after = 0;      // events from here on came after it; a failed call itself is in neither
     std::uint64_t from_ns = 0;  // CLOCK_MONOTONIC: from the call's begin, or the moment, to the driver's last word
     std::uint64_t to_ns = 0;
+};
+
+// Contiguous runs of physical memory that nobody holds, where they are known.
+struct PhysicalRuns {
+    std::uint64_t count = 0;
+    Interval sum;
+    Interval largest;
 };
 
 struct Situation {
@@ -101,6 +109,17 @@ struct Situation {
     std::uint64_t unmapped_count = 0;  // physical allocations mapped nowhere and not exported: no kernel can
     std::uint64_t unmapped_bytes = 0;  // use them
     std::optional<FrameworkAtFailure> framework;  // of the request's device
+    std::vector<Limit> limits;                    // that stand against this request
+    Quantity held_by_importers;  // freed by this process, and still mapped by one that imported it
+    std::uint64_t importers_hold = 0;             // allocations
+    Quantity leaked;             // physical handles that nothing maps and nobody can release any more
+    std::uint64_t leaks = 0;
+    bool one_run_needed = false;        // the driver needs one physical run for this request
+    std::optional<PhysicalRuns> runs;   // nothing: not known
+    // Written by hand (a scenario): what is said is taken at its word, and nothing else is known.
+    bool stated = false;
+    bool stated_refusal = false;        // it says that the driver refused, for no reason that it knows
+    std::vector<std::string> inexact;   // which of its amounts are intervals, by their names
     AddressSpace space;
     std::uint64_t mapped = 0;
     std::uint64_t managed = 0;

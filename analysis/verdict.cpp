@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "analysis/verdict_parts.h"
 
@@ -13,9 +14,7 @@ using namespace verdict;
 using report::Verdict;
 
 bool is_own(Blame blame) {
-    return blame == Blame::kCached || blame == Blame::kPending || blame == Blame::kGraphs ||
-           blame == Blame::kWaste || blame == Blame::kFrameworkCached || blame == Blame::kFrameworkWaiting ||
-           blame == Blame::kFrameworkGaps;
+    return std::find(kOrderOfNaming.begin(), kOrderOfNaming.end(), blame) != kOrderOfNaming.end();
 }
 
 // Whether so much waste could be the reason at all; see the file's comment.
@@ -37,25 +36,97 @@ Verdict graphs_may_hold_it(const Situation& s) {
         "the memory");
 }
 
+// What the program itself could have given back, had or set otherwise. `sure` leaves out waste that may be too
+// little to matter.
+struct Own {
+    Removals all;
+    Removals sure;
+};
+
+Own own_of(const Situation& s, const std::vector<Counterfactual>& rows) {
+    Own out;
+    for (const Counterfactual& row : rows) {
+        if (!row.combines() || !is_own(row.blame)) continue;
+        if (row.blame == Blame::kWaste && !material(s, row.freed.high())) continue;
+        out.all.push_back(&row);
+    }
+    in_order_of_naming(out.all);
+    out.sure = out.all;
+    std::erase_if(out.sure, [&](const Counterfactual* row) {
+        return row->blame == Blame::kWaste && !material(s, row->freed.low().value_or(0));
+    });
+    return out;
+}
+
+// The cause among what is the program's own, where some set of it is enough for certain.
+std::optional<Verdict> decided_by_own(const Situation& s, const std::vector<Counterfactual>& rows, const Own& own) {
+    const Removals enough = smallest_set(s, rows, own.sure);
+    if (enough.empty()) return std::nullopt;
+    const Removals first = smallest_set(s, rows, own.all, Fit::kCannotTell);
+    const Counterfactual& main = main_of(s, rows, enough);
+    if (first != enough && first.size() <= enough.size()) {
+        const Counterfactual& maybe = main_of(s, rows, first);
+        if (cause_of(s, maybe) != cause_of(s, main)) {
+            return undetermined(
+                fmt::format("{}. Without {} it would have fitted; but without {} alone it may have fitted too, and the "
+                            "amounts do not tell.",
+                            free_and_needed(s), main.removed, maybe.removed),
+                s.stated ? exact_amounts(s)
+                         : fmt::format("how many bytes that is ({}), at the failure",
+                                       in_words(maybe.freed.interval())));
+        }
+    }
+    return own_cause(s, rows, enough);
+}
+
+// A state written by hand leaves open whether the request fitted.
+Verdict stated_too_wide(const Situation& s, const std::vector<Counterfactual>& rows) {
+    const Counterfactual& base = *row_of(rows, "as_it_was");
+    const std::string numbers = fmt::format("It needs {}, and {} were to be had for it",
+                                            in_words(base.needed.interval()), in_words(base.available.interval()));
+    if (s.one_run_needed && !s.runs) {
+        return undetermined(numbers + ": the driver needs one physical run, and how large the runs are that nobody "
+                                      "holds is not stated.",
+                            "the driver's map of physical pages at that moment, or the largest single allocation that "
+                            "succeeds then");
+    }
+    return undetermined(numbers + ": whether it fits lies inside of what the numbers leave open.", exact_amounts(s));
+}
+
+// Where a limit of something else than the device is all that can have refused it.
+Verdict limited_verdict(const Situation& s, const std::vector<Counterfactual>& rows) {
+    const Fit base = standing_without(s, rows, {}).fit;
+    if (base == Fit::kFits) return against_what_is_stated(s, rows);
+    if (base == Fit::kCannotTell) return stated_too_wide(s, rows);
+    return decided_by_own(s, rows, own_of(s, rows)).value_or(stated_too_wide(s, rows));
+}
+
 Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& rows) {
-    const Fit base = fit_of(rows.front().by_bytes.interval(), s.request.needed);
+    const Fit base = standing_without(s, rows, {}).fit;
+    const Own own_rows = own_of(s, rows);
+    const Removals& own = own_rows.all;
+    bool unknown_cache = false, unproven_waste = false;
     if (const Counterfactual* whole = row_of(rows, "with_nothing_else_on_device");
         whole != nullptr && whole->fit == Fit::kDoesNotFit) {
-        return capacity(s, rows);
+        // Larger than the device; but it may be that only by its own rounding, or be no request for memory.
+        return decided_by_own(s, rows, own_rows).value_or(capacity(s, rows));
     }
     if (!s.free_then.known() || (!s.device_free.known() && base != Fit::kDoesNotFit)) {
         return undetermined(
             fmt::format("How much of the device was held by nobody when this call failed is not known, so "
                         "nothing can be concluded from sizes: {}.",
                         s.not_asked),
-            fmt::format("cuMemGetInfo right after the failure{}",
-                        s.snapshot.captured    ? ", in a run in which no stream capture is running then"
-                        : !s.snapshot.complete ? ", as a complete recording has it for the first of several "
-                                                 "failures in a row"
-                                               : ", with a context of the request's device current"));
+            s.stated ? exact_amounts(s)
+                     : fmt::format("cuMemGetInfo right after the failure{}",
+                                   s.snapshot.captured
+                                       ? ", in a run in which no stream capture is running then"
+                                   : !s.snapshot.complete ? ", as a complete recording has it for the first of "
+                                                            "several failures in a row"
+                                                          : ", with a context of the request's device current"));
     }
-    if (base == Fit::kFits) return against_the_numbers(s);
+    if (base == Fit::kFits) return s.stated ? against_what_is_stated(s, rows) : against_the_numbers(s);
     if (base == Fit::kCannotTell) {
+        if (s.stated) return stated_too_wide(s, rows);
         if (s.request.draws == Draws::kContext) {
             return undetermined(fmt::format("How much {} needs, the call does not say; {}.",
                                             s.request.in_words, held_by_nobody(s)),
@@ -68,18 +139,7 @@ Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& 
                         free_and_needed(s)),
             "the drop of device-free memory (cuMemGetInfo) around a successful call of the same size");
     }
-    std::vector<const Counterfactual*> own;
-    bool unknown_cache = false, unproven_waste = false;
-    for (const Counterfactual& row : rows) {
-        if (!row.applicable || !row.adds || !is_own(row.blame)) continue;
-        if (row.blame == Blame::kWaste && !material(s, row.freed.high())) continue;
-        own.push_back(&row);
-    }
-    std::vector<const Counterfactual*> sure = own;
-    std::erase_if(sure, [&](const Counterfactual* row) {
-        return row->blame == Blame::kWaste && !material(s, row->freed.low().value_or(0));
-    });
-    if (const auto removals = smallest_set(s, rows, sure); !removals.empty()) return own_cause(s, removals);
+    if (auto decided = decided_by_own(s, rows, own_rows)) return *decided;
     if (might_fit(s, rows, own)) {
         std::string what;
         for (const Counterfactual* row : own) {
@@ -90,11 +150,12 @@ Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& 
                 what += (what.empty() ? "" : "; ") + row->removed + ": " + in_words(row->freed.interval());
         }
         std::string measurement;
-        if (unknown_cache) {
+        if (s.stated) measurement = exact_amounts(s);
+        if (unknown_cache && !s.stated) {
             measurement =
                 "the pools' reserved and used sizes right after the failure, with every stream synchronised";
         }
-        if (unproven_waste) {
+        if (unproven_waste && !s.stated) {
             if (!measurement.empty()) measurement += "; ";
             measurement +=
                 "how much of the charged memory holds payload: the program's own object sizes, or the drop "
@@ -110,7 +171,7 @@ Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& 
             measurement);
     }
     if (s.captured_allocations != 0 && !s.graphs.exact()) {
-        std::vector<const Counterfactual*> with_graphs = own;
+        Removals with_graphs = own;
         with_graphs.push_back(row_of(rows, "without_unattributed"));
         if (might_fit(s, rows, with_graphs)) return graphs_may_hold_it(s);
     }
@@ -119,6 +180,12 @@ Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& 
 
 Verdict address_verdict(const Situation& s, const std::vector<Counterfactual>& rows) {
     const AddressSpace& space = s.space;
+    if (s.stated && !space.seen) {
+        return undetermined(fmt::format("{} of consecutive addresses were asked for, and how large the address space is, "
+                                        "is not stated.",
+                                        in_words(s.request.needed)),
+                            "address_space_bytes, and every va_reserve with its offset");
+    }
     const std::uint64_t needed = s.request.needed.low.value_or(0);
     if (narrowed(s.losses, Layer::kAddresses).any()) {
         return undetermined(
@@ -128,22 +195,22 @@ Verdict address_verdict(const Situation& s, const std::vector<Counterfactual>& r
     }
     if (space.witnessed.largest() >= needed && needed != 0) {
         return undetermined(
-            fmt::format(
-                "A gap of {}, once reserved by this process, had been given back, and still the driver "
-                "refused a reservation of {}.",
-                in_words(space.witnessed.largest()), in_words(needed)),
+            fmt::format("A gap of {}{}, and still the driver refused a reservation of {}.",
+                        in_words(space.witnessed.largest()),
+                        s.stated ? " lies between the reservations that are stated"
+                                 : ", once reserved by this process, had been given back",
+                        in_words(needed)),
             "a reservation that asks for the address of that gap (probe at the failure)");
     }
     Verdict out;
     if (fits(rows, "with_virtual_gaps_merged")) {
         set(out, Verdict::virtual_space_fragmentation, "",
-            fmt::format("It needs {} of consecutive addresses. {} gaps that were reserved before, were given "
-                        "back and hold "
-                        "nothing recorded sum to {}, which is enough, but the largest of them is {}. Device "
-                        "memory plays no "
-                        "part in this call.",
-                        in_words(needed), space.witnessed.count(), in_words(space.small_witnessed_sum),
-                        in_words(space.small_witnessed_largest)));
+            fmt::format("It needs {} of consecutive addresses. {} gaps {} sum to {}, which is enough, but the largest "
+                        "of them is {}. Device memory plays no part in this call.",
+                        in_words(needed), space.witnessed.count(),
+                        s.stated ? "between the reservations"
+                                 : "that were reserved before, were given back and hold nothing recorded",
+                        in_words(space.small_witnessed_sum), in_words(space.small_witnessed_largest)));
         out.add_removed("with_virtual_gaps_merged");
     } else if (!space.seen) {
         set(out, Verdict::other_constraint, "address_space",
@@ -184,13 +251,13 @@ Verdict pool_verdict(const Situation& s, const std::vector<Counterfactual>& rows
     for (const PoolAtFailure& each : s.pools) {
         if (each.pool == s.request.pool) pool = &each;
     }
-    const Counterfactual* limit = row_of(rows, "with_limit_lifted");
+    const Counterfactual* limit = row_of(rows, "with_pool_maximum_lifted");
     if (pool == nullptr || !pool->cached.exact() || !s.device_free.known()) return physical_verdict(s, rows);
     const std::uint64_t requested = s.request.requested;
     const std::uint64_t cached = *pool->cached.low();
     const std::uint64_t reserved = *pool->reserved.low();
     std::uint64_t growth = s.free_then.high().value_or(UINT64_MAX);
-    const bool limited = limit->applicable && pool->said.maximum &&
+    const bool limited = limit != nullptr && limit->applicable && pool->said.maximum &&
                          *pool->said.maximum < reserved + std::min(growth, requested);
     if (limited) growth = *pool->said.maximum - std::min(reserved, *pool->said.maximum);
     if (growth >= requested) return physical_verdict(s, rows);
@@ -205,7 +272,7 @@ Verdict pool_verdict(const Situation& s, const std::vector<Counterfactual>& rows
         set(out, Verdict::other_constraint, "pool_maximum",
             fmt::format("{}: less than the {} asked for. Otherwise, {}.", where, in_words(requested),
                         held_by_nobody(s)));
-        out.add_removed("with_limit_lifted");
+        out.add_removed(limit->id);
         return out;
     }
     const bool told = pool->pending == 0 && pool->live.exact() &&
@@ -234,39 +301,55 @@ Verdict pool_verdict(const Situation& s, const std::vector<Counterfactual>& rows
 }
 
 Verdict host_verdict(const Situation& s) {
-    return undetermined(fmt::format("The driver refused {}; this process holds {} of page-locked host memory "
-                                    "in this trace. It takes host memory, "
-                                    "and no limit of the host is in the trace.",
-                                    s.request.in_words, in_words(s.host_pinned)),
+    return undetermined(fmt::format("The driver refused {}; this process holds {} of page-locked host memory{}. It takes "
+                                    "host memory, and no limit of the host is {}.",
+                                    s.request.in_words, in_words(s.host_pinned), s.stated ? "" : " in this trace",
+                                    s.stated ? "stated" : "in the trace"),
                         "the limit of locked memory (ulimit -l, cgroup memory.max) and MemAvailable of "
                         "/proc/meminfo at the failure");
+}
+
+Verdict cause_in(const Situation& s, const std::vector<Counterfactual>& rows) {
+    switch (s.request.draws) {
+        case Draws::kPhysical:
+        case Draws::kContext:
+        case Draws::kStack:
+            if (auto by_allocator = refused_by_allocator(s, rows)) return *by_allocator;
+            return physical_verdict(s, rows);
+        case Draws::kPool:
+            return pool_verdict(s, rows);
+        case Draws::kAddressSpace:
+            return address_verdict(s, rows);
+        case Draws::kHost:
+            return s.limits.empty() ? host_verdict(s) : limited_verdict(s, rows);
+        case Draws::kAperture:
+            if (!s.limits.empty()) return limited_verdict(s, rows);
+            return undetermined(
+                fmt::format("{} were to be mapped for others to reach; how large the window for that is (BAR1), is not "
+                            "known.",
+                            in_words(s.request.needed)),
+                "the BAR1 sizes of `nvidia-smi -q -d MEMORY` at the failure");
+        case Draws::kUnaccounted:
+            break;
+    }
+    return undetermined(
+        fmt::format("The call asked for {}. What it draws on (page tables, host memory, address "
+                    "space) is not in the trace.",
+                    s.request.in_words),
+        "an allocation of device memory, one of host memory and an address reservation, each of the "
+        "same size, tried one by one at the failure");
+}
+
+bool on_device(Draws draws) {
+    return draws == Draws::kPhysical || draws == Draws::kContext || draws == Draws::kStack || draws == Draws::kPool;
 }
 
 }  // namespace
 
 Verdict verdict_of(const Situation& s, const std::vector<Counterfactual>& rows) {
-    Verdict out;
-    switch (s.request.draws) {
-        case Draws::kPhysical:
-        case Draws::kContext:
-            out = refused_by_allocator(s, rows).value_or(Verdict());
-            if (out.cause() == Verdict::cause_unspecified) out = physical_verdict(s, rows);
-            break;
-        case Draws::kPool:
-            out = pool_verdict(s, rows);
-            break;
-        case Draws::kAddressSpace:
-            return address_verdict(s, rows);
-        case Draws::kHost:
-            return host_verdict(s);
-        case Draws::kUnaccounted:
-            return undetermined(
-                fmt::format("The call asked for {}. What it draws on (page tables, host memory, address "
-                            "space) is not in the trace.",
-                            s.request.in_words),
-                "an allocation of device memory, one of host memory and an address reservation, each of the "
-                "same size, tried one by one at the failure");
-    }
+    Verdict out = cause_in(s, rows);
+    add_margins(out, s, rows);
+    if (!on_device(s.request.draws)) return out;
     const Counterfactual* whole = row_of(rows, "with_nothing_else_on_device");
     // What is held has no share in a request that the whole device could not meet.
     if (whole != nullptr && whole->fit == Fit::kDoesNotFit) return out;

@@ -15,6 +15,8 @@ constexpr char kNotFreedEnough[] = " Nothing that this process has given back al
 
 // What the process itself could have done without giving up payload; reached only if that was not enough.
 std::string own_part(const Situation& s, const std::vector<Counterfactual>& rows) {
+    if (s.stated)
+        return " Nothing that holds no data would have been enough: no cache, no gap, no rounding and no limit.";
     const Counterfactual* waste = row_of(rows, "without_internal_waste");
     if (waste != nullptr && waste->applicable && waste->fit != Fit::kDoesNotFit) {
         return fmt::format(
@@ -76,11 +78,14 @@ void add_shares(Verdict& out, const Situation& s) {
     }
     for (const OtherProcess& other : s.other_processes) {
         const std::uint64_t bytes = other.charged.high.value_or(other.charged.low.value_or(0));
-        shares.push_back({bytes, other.name +
-                                     ", another process of this trace: " + in_words(other.charged)});
+        shares.push_back({bytes, other.name + (s.stated ? ": " : ", another process of this trace: ") +
+                                     in_words(other.charged)});
     }
-    share(s.unattributed,
-          "held by no record of any recorded process (contexts, modules, processes that were not recorded)");
+    share(s.unattributed, s.stated ? "contexts, and what the numbers do not name"
+                                   : "held by no record of any recorded process (contexts, modules, processes that "
+                                     "were not recorded)");
+    share(s.held_by_importers, "freed by this process and still mapped by an importer");
+    share(s.leaked, "in leaked physical handles of this process");
     share(s.partly_waste, "charged for VMM pages but never written, in pages that hold some payload");
     if (s.payload.decisive && s.payload.never_written != 0) {
         shares.push_back({s.payload.never_written,
@@ -103,88 +108,85 @@ void add_shares(Verdict& out, const Situation& s) {
     }
 }
 
-std::vector<const Counterfactual*> smallest_set(const Situation& s, const std::vector<Counterfactual>& rows,
-                                                const std::vector<const Counterfactual*>& candidates) {
-    const Counterfactual& base = *row_of(rows, "as_it_was");
-    std::vector<const Counterfactual*> best;
-    for (unsigned mask = 1; mask < (1u << candidates.size()); ++mask) {
-        std::vector<const Counterfactual*> members;
-        Quantity available = base.by_bytes;
-        bool cached = false, pending = false;
-        for (std::size_t i = 0; i < candidates.size(); ++i) {
-            if ((mask >> i & 1u) == 0) continue;
-            members.push_back(candidates[i]);
-            cached = cached || candidates[i]->blame == Blame::kCached;
-            pending = pending || candidates[i]->blame == Blame::kPending;
-            const auto sum = plus(available, candidates[i]->freed, report::Quantity::eligible_free, "");
-            if (sum) available = *sum;
-        }
-        Interval together = available.interval();
-        // Trimmed after the streams got there, a pool gives back what a trim alone may have to leave.
-        if (cached && pending && together.low && s.request.draws != Draws::kPool) {
-            *together.low +=
-                s.reclaimable_when_done - std::min(s.reclaimable.low().value_or(0), s.reclaimable_when_done);
-        }
-        if (fit_of(together, s.request.needed) != Fit::kFits) continue;
-        // Masks count upwards, so of equal sizes the one with the earlier candidates comes first.
-        if (best.empty() || members.size() < best.size()) best = members;
-    }
-    return best;
-}
-
-bool might_fit(const Situation& s, const std::vector<Counterfactual>& rows,
-               const std::vector<const Counterfactual*>& candidates) {
-    Quantity available = row_of(rows, "as_it_was")->by_bytes;
-    for (const Counterfactual* row : candidates) {
-        const auto sum = plus(available, row->freed, report::Quantity::eligible_free, "");
-        if (sum) available = *sum;
-    }
-    return fit_of(available.interval(), s.request.needed) != Fit::kDoesNotFit;
-}
-
-Verdict own_cause(const Situation& s, const std::vector<const Counterfactual*>& removals) {
+Verdict own_cause(const Situation& s, const std::vector<Counterfactual>& rows, const Removals& removals) {
     Verdict out;
-    // The member with the largest share names the cause.
-    const Counterfactual* main = *std::max_element(
-        removals.begin(), removals.end(), [](const Counterfactual* a, const Counterfactual* b) {
-            return a->freed.low().value_or(0) < b->freed.low().value_or(0);
-        });
+    const Counterfactual* main = &main_of(s, rows, removals);
+    const NamedCause named = cause_of(s, *main);
+    const auto say = [&](const std::string& summary) { set(out, named.cause, named.constraint, summary); };
     switch (main->blame) {
         case Blame::kCached:
-            set(out, Verdict::other_constraint, "cached_by_pool",
-                fmt::format("{}; stream-ordered pools of this program keep {} that it has freed already, and "
+            say(fmt::format("{}; stream-ordered pools of this program keep {} that it has freed already, and "
                             "cuMemPoolTrimTo (cudaMemPoolTrimTo) would have given back {}.",
                             free_and_needed(s), in_words(s.cached.interval()),
                             in_words(main->freed.interval())));
             break;
         case Blame::kPending:
-            set(out, Verdict::other_constraint, "pending_frees",
-                fmt::format("{}; {} were freed by the program but still waited for their stream: after a "
+            say(fmt::format("{}; {} were freed by the program but still waited for their stream: after a "
                             "synchronisation and cuMemPoolTrimTo the device would have had them.",
                             free_and_needed(s), in_words(s.pending.interval())));
             break;
         case Blame::kFrameworkCached:
         case Blame::kFrameworkWaiting:
         case Blame::kFrameworkGaps:
-            out = framework_cause(s, *main);
+        case Blame::kOwners:
+        case Blame::kStreams:
+            say(framework_words(s, *main));
             break;
         case Blame::kGraphs:
-            set(out, Verdict::other_constraint, "kept_by_graphs",
-                fmt::format(
-                    "{}; {} are reserved for allocations of this program's graphs and used by none, and "
-                    "cuDeviceGraphMemTrim (cudaDeviceGraphMemTrim) would have given back {}.",
-                    free_and_needed(s), in_words(s.graphs_unused.interval()),
-                    in_words(main->freed.interval())));
+            say(fmt::format("{}; {} are reserved for allocations of this program's graphs and used by none, and "
+                            "cuDeviceGraphMemTrim (cudaDeviceGraphMemTrim) would have given back {}.",
+                            free_and_needed(s), in_words(s.graphs_unused.interval()),
+                            in_words(main->freed.interval())));
+            break;
+        case Blame::kStack:
+            say(fmt::format("{}. It is the stack of a kernel, which the driver takes when the kernel is launched: its "
+                            "size is the stack limit times the threads that the device can hold, and no "
+                            "call of the program asks for it.",
+                            free_and_needed(s)));
+            break;
+        case Blame::kImporter:
+            say(fmt::format("{}. This process has freed {} in {} allocation{} that another process has imported and "
+                            "still maps: the device gets them back only when the importer closes them.",
+                            free_and_needed(s), in_words(main->freed.interval()), s.importers_hold,
+                            s.importers_hold == 1 ? "" : "s"));
+            break;
+        case Blame::kLeaked:
+            say(fmt::format("{}. {} are in {} physical handle{} that nothing maps any more and that were never "
+                            "released.",
+                            free_and_needed(s), in_words(main->freed.interval()), s.leaks, s.leaks == 1 ? "" : "s"));
+            break;
+        case Blame::kRounding:
+            say(rounding_words(s));
+            break;
+        case Blame::kLimit:
+            say(limit_words(s, *main));
+            break;
+        case Blame::kGaps:
+            say(fmt::format("{}, which is enough. But the driver needs one physical run for it, and the largest of {} "
+                            "that nobody holds is {}.",
+                            free_and_needed(s),
+                            s.runs ? fmt::format("{} runs", s.runs->count) : std::string("those"),
+                            in_words(s.runs ? s.runs->largest : Interval{})));
             break;
         default:
-            set(out, Verdict::internal_fragmentation, "",
-                fmt::format(
-                    "{}. This process is charged {} for its allocations, and {} of it lie in pages that hold "
-                    "some payload but were never written there: the device is full of rounding, not of data.",
-                    free_and_needed(s), in_words(s.attributed.interval()), in_words(main->freed.interval())));
+            if (s.framework && s.framework->layout) {
+                say(fmt::format("{}. {} of the allocator's live blocks were never asked for: they are rounding.",
+                                free_and_needed(s), in_words(main->freed.interval())));
+                break;
+            }
+            say(fmt::format(
+                "{}. This process is charged {} for its allocations, and {} of it lie in pages that hold "
+                "some payload but were never written there: the device is full of rounding, not of data.",
+                free_and_needed(s), in_words(s.attributed.interval()), in_words(main->freed.interval())));
     }
-    if (removals.size() > 1)
-        out.set_summary(out.summary() + " None of the things removed would have been enough alone.");
+    if (removals.size() > 1) {
+        std::string others;
+        for (const Counterfactual* row : removals) {
+            if (row != main) others += (others.empty() ? "" : ", ") + row->removed;
+        }
+        out.set_summary(out.summary() + " That alone would not have been enough: it takes this together with " +
+                        others + ".");
+    }
     for (const Counterfactual* row : removals) out.add_removed(row->id);
     return out;
 }
@@ -210,15 +212,17 @@ Verdict capacity(const Situation& s, const std::vector<Counterfactual>& rows) {
     std::vector<Holder> holders = {
         {size(s.attributed), fmt::format("this process itself holds {}", in_words(s.attributed.interval()))}};
     if (!s.other_processes.empty()) {
-        holders.push_back({size(s.others), fmt::format("other processes of this trace hold {} ({})",
-                                                       in_words(s.others.interval()), others_in_words(s))});
+        holders.push_back({size(s.others), s.stated ? fmt::format("other processes hold {}", in_words(s.others.interval()))
+                                    : fmt::format("other processes of this trace hold {} ({})",
+                                                  in_words(s.others.interval()), others_in_words(s))});
     }
     if (s.unattributed.known() && size(s.unattributed) != 0) {
         holders.push_back(
-            {size(s.unattributed), fmt::format("{} are held by no record of any recorded process (contexts, "
-                                               "modules, processes that were not recorded, "
-                                               "memory of graphs)",
-                                               in_words(s.unattributed.interval()))});
+            {size(s.unattributed),
+             in_words(s.unattributed.interval()) +
+                 (s.stated ? " are taken by contexts and by what the numbers do not name"
+                           : " are held by no record of any recorded process (contexts, modules, processes that were "
+                             "not recorded, memory of graphs)")});
     }
     std::stable_sort(holders.begin(), holders.end(),
                      [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
@@ -237,7 +241,7 @@ Verdict capacity(const Situation& s, const std::vector<Counterfactual>& rows) {
         words += own_part(s, rows);
         std::vector<const Counterfactual*> all;
         for (const Counterfactual& row : rows) {
-            if (row.applicable && row.adds) all.push_back(&row);
+            if (row.applicable && row.adds()) all.push_back(&row);
         }
         for (const Counterfactual* row : smallest_set(s, rows, all)) out.add_removed(row->id);
         if (out.removed().empty()) out.add_removed("with_nothing_else_on_device");

@@ -42,7 +42,7 @@ Verdict limited(const Situation& s, const std::vector<Counterfactual>& rows) {
         "The framework's allocator gave up a block of {} by itself: on this thread it asked the driver for "
         "no memory before",
         in_words(own.tried));
-    const Counterfactual* lifted = row_of(rows, "with_limit_lifted");
+    const Counterfactual* lifted = row_of(rows, "with_process_fraction_lifted");
     const bool missing = records_missing(s) || refusal_may_be_lost(s) || !own.reserved.exact();
     if (missing || lifted == nullptr || !s.device_free.known() || lifted->fit == Fit::kCannotTell) {
         return undetermined(
@@ -64,19 +64,19 @@ Verdict limited(const Situation& s, const std::vector<Counterfactual>& rows) {
         return out;
     }
     Verdict out;
-    set(out, Verdict::commitment_limit, "allocator_limit",
+    set(out, facts_of(LimitKind::kProcessFraction).cause, facts_of(LimitKind::kProcessFraction).name,
         fmt::format("{}, and {}. A limit of its own stands below {}, which is what it holds and this request "
                     "together: torch.cuda.set_per_process_memory_fraction sets such a limit.",
                     what, held_by_nobody(s),
                     in_words(*own.reserved.low() + s.request.needed.high.value_or(0))));
-    out.add_removed("with_limit_lifted");
+    out.add_removed(lifted->id);
     return out;
 }
 
 }  // namespace
 
 std::optional<Verdict> refused_by_allocator(const Situation& s, const std::vector<Counterfactual>& rows) {
-    if (!s.framework || !s.framework->gave_up) return std::nullopt;
+    if (!s.framework || !s.framework->gave_up || s.framework->layout) return std::nullopt;
     const FrameworkAtFailure& own = *s.framework;
     if (!records_missing(s) && own.largest_eligible >= own.tried && own.tried != 0) {
         return undetermined(
@@ -103,42 +103,56 @@ std::optional<Verdict> refused_by_allocator(const Situation& s, const std::vecto
     return std::nullopt;
 }
 
-Verdict framework_cause(const Situation& s, const Counterfactual& main) {
+std::string framework_words(const Situation& s, const Counterfactual& main) {
     const FrameworkAtFailure& own = *s.framework;
-    Verdict out;
+    const std::string before = fmt::format("{}. {}", free_and_needed(s), held_in_words(own));
     switch (main.blame) {
         case Blame::kFrameworkWaiting:
-            set(out, Verdict::other_constraint, "pending_frees",
-                fmt::format(
-                    "{}. {}, and {} are in blocks that the program freed and that wait for other "
-                    "streams (record_stream): once those have come that far, {} go back to the device.",
-                    free_and_needed(s), held_in_words(own), in_words(own.waiting.interval()),
-                    in_words(main.freed.interval())));
-            break;
-        case Blame::kFrameworkCached:
-            if (own.gave_up) {
-                set(out, Verdict::other_constraint, "pool_ownership",
-                    fmt::format(
-                        "{}. {}, and {} are in segments without any block. PyTorch returns such "
-                        "segments before it gives up; those that are left belong to a private pool (a "
-                        "CUDA graph's, a MemPool), or a stream was being captured.",
-                        free_and_needed(s), held_in_words(own), in_words(own.reclaimable.interval())));
-            } else {
-                set(out, Verdict::other_constraint, "cached_by_allocator",
-                    fmt::format("{}. {}, and {} are in segments without any block, which "
-                                "torch.cuda.empty_cache() would have given back.",
-                                free_and_needed(s), held_in_words(own),
-                                in_words(own.reclaimable.interval())));
+            if (own.layout) {
+                return fmt::format("{}, and {} are in blocks that the program freed and whose stream has not got "
+                                   "there yet: after a synchronisation the same request fits.",
+                                   before, in_words(own.waiting.interval()));
             }
-            break;
+            return fmt::format("{}, and {} are in blocks that the program freed and that wait for other "
+                               "streams (record_stream): once those have come that far, {} go back to the device.",
+                               before, in_words(own.waiting.interval()), in_words(main.freed.interval()));
+        case Blame::kOwners:
+            return fmt::format("{}. {} lie in no block of another pool of the same allocator, which keeps them for its "
+                               "own requests; this request's pool has {} in no block, the largest piece {}.",
+                               before, in_words(main.freed.interval()), in_words(own.layout->views[0].gap_sum),
+                               in_words(own.layout->views[0].gap_largest));
+        case Blame::kStreams:
+            return fmt::format("{}. {} lie in no block of segments of another stream: the allocator gives them to "
+                               "that stream only.",
+                               before, in_words(main.freed.interval()));
+        case Blame::kFrameworkCached:
+            if (own.layout) {
+                return fmt::format("{}, and {} are in segments without any block, which it does not give back: no "
+                                   "one of them is large enough.",
+                                   before, in_words(own.layout->views[0].wholly_free));
+            }
+            return own.gave_up
+                       ? fmt::format("{}, and {} are in segments without any block. PyTorch returns such "
+                                     "segments before it gives up; those that are left belong to a private pool (a "
+                                     "CUDA graph's, a MemPool), or a stream was being captured.",
+                                     before, in_words(own.reclaimable.interval()))
+                       : fmt::format("{}, and {} are in segments without any block, which "
+                                     "torch.cuda.empty_cache() would have given back.",
+                                     before, in_words(own.reclaimable.interval()));
         default:
-            set(out, Verdict::allocator_external_fragmentation, "",
-                fmt::format("{}. {}, and {} lie in gaps between blocks, the largest of {}: no gap is large "
-                            "enough, and a segment with a live block in it does not go back to the device.",
-                            free_and_needed(s), held_in_words(own), in_words(own.in_gaps.interval()),
-                            in_words(largest_gap(own))));
+            if (own.layout) {
+                return fmt::format("{}. {} of it lie in no block, in {} piece{}, the largest of {}: no piece is large "
+                                   "enough, together they are{}.",
+                                   before, in_words(own.layout->views[0].gap_sum), own.gaps,
+                                   own.gaps == 1 ? "" : "s", in_words(own.layout->views[0].gap_largest),
+                                   fit_of(own.layout->views[0].gap_sum, own.layout->block) == Fit::kFits
+                                       ? ""
+                                       : ", with what nobody on the device holds");
+            }
+            return fmt::format("{}, and {} lie in gaps between blocks, the largest of {}: no gap is large "
+                               "enough, and a segment with a live block in it does not go back to the device.",
+                               before, in_words(own.in_gaps.interval()), in_words(largest_gap(own)));
     }
-    return out;
 }
 
 }  // namespace fragscope::analysis::verdict

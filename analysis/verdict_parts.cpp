@@ -31,10 +31,17 @@ Verdict undetermined(const std::string& summary, const std::string& measurement)
     return out;
 }
 
+std::string exact_amounts(const Situation& s) {
+    std::string names;
+    for (const std::string& name : s.inexact) names += (names.empty() ? "" : ", ") + name;
+    return names.empty() ? std::string("the exact bytes of every amount") : "the exact bytes of " + names;
+}
+
 std::string held_by_nobody(const Situation& s) {
     const std::string bytes = in_words_beside(s.free_then.interval(), s.request.needed);
-    const char* how =
-        s.device_free.known() ? "cuMemGetInfo" : "what the records leave; the driver was not asked";
+    const char* how = s.stated                ? "by the numbers that are stated"
+                      : s.device_free.known() ? "cuMemGetInfo"
+                                              : "what the records leave; the driver was not asked";
     return s.capacity.known() ? fmt::format("of the device's {}, {} were held by nobody ({})",
                                             in_words(s.capacity.interval()), bytes, how)
                               : fmt::format("{} of the device were held by nobody ({})", bytes, how);

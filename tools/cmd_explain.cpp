@@ -9,6 +9,7 @@
 #include "analysis/explain.h"
 #include "tools/answer.h"
 #include "tools/command.h"
+#include "tools/explain_scenarios.h"
 #include "tools/frame_line.h"
 #include "tools/words_explain.h"
 #include "tools/words_terminal.h"
@@ -59,7 +60,13 @@ int cmd_explain(int argc, char** argv) {
         "Example:\n"
         "  fragscope explain train.fst\n"
         "  fragscope explain train.fst --failure 2\n"
-        "  fragscope explain train.fst --all --json\n\n"
+        "  fragscope explain train.fst --all --json\n"
+        "  fragscope explain --scenario states.jsonl\n\n"
+        "--scenario takes no trace but a file of states that a person wrote down from\n"
+        "the numbers of a report, one JSON object a line: analysis/SCENARIOS.md has\n"
+        "the format and an example. It ends with status 1 where a line cannot be read\n"
+        "(standard error says where and why; the others are explained), or, with\n"
+        "--check, where a conclusion is not the one that the line expects.\n\n"
         "--json prints one object a line, the message Explanation of\n"
         "proto/report.proto. Where nothing failed, verdict.cause is no_failure; where\n"
         "that cannot be known, because something is missing, it is undetermined.\n\n"
@@ -70,16 +77,33 @@ int cmd_explain(int argc, char** argv) {
     bool all = false;
     bool json = false;
     bool brief = false;
-    app.add_option("TRACE", path, "the trace file")->required();
+    ScenarioOptions scenarios;
+    CLI::Option* trace_option = app.add_option("TRACE", path, "the trace file");
+    CLI::Option* scenario =
+        app.add_option("--scenario", scenarios.file,
+                       "explain the states in this file (- for standard input) instead of a trace")
+            ->type_name("FILE")
+            ->excludes(trace_option);
+    app.add_flag("--check", scenarios.check, "compare with what each scenario expects")->needs(scenario);
     CLI::Option* failure = app.add_option("--failure", number,
                                           "the failed call of this number, as `fragscope report` lists them")
                                ->type_name("N")
                                ->check(not_a_failure_number);
-    app.add_flag("--all", all, "explain every failed call, in order of time")->excludes(failure);
+    failure->excludes(scenario);
+    app.add_flag("--all", all, "explain every failed call, in order of time")->excludes(failure)->excludes(scenario);
     CLI::Option* json_option = app.add_flag("--json", json, "one JSON object a line instead of words");
     app.add_flag("--brief", brief, "words for the cause, what to do, and what-if; not what they rest on")
         ->excludes(json_option);
     if (const std::optional<int> status = parse(app, argc, argv)) return *status;
+    if (scenario->count() != 0) {
+        scenarios.json = json;
+        scenarios.pages = brief ? Pages::kBrief : Pages::kWhole;
+        return explain_scenarios(scenarios);
+    }
+    if (trace_option->count() == 0) {
+        complain("TRACE is required (`fragscope explain --help` lists the options)");
+        return kWrongUsage;
+    }
 
     const std::optional<analysis::Trace> trace = read_or_complain(path);
     if (!trace) return kCannot;

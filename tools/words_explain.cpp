@@ -92,13 +92,8 @@ void put_fact(Page& page, const std::string& name, const std::string& text) {
     page.item(fmt::format("{:<14}", name), text, 2);
 }
 
-void put_request(Page& page, const Explanation& explanation) {
-    const report::Request& request = explanation.request();
-    page.heading("The request");
-    if (!explanation.has_request()) {
-        page.paragraph("Not known.", 2);
-        return;
-    }
+// The call of a trace: what it answered, where and when it was made.
+void put_call(Page& page, const report::Request& request) {
     std::string call = request.function().empty() ? "not known" : request.function();
     if (!request.in_words().empty()) call += ": " + request.in_words();
     put_fact(page, "call", call);
@@ -119,6 +114,19 @@ void put_request(Page& page, const Explanation& explanation) {
         put_fact(page, "phase", phases + " (as the program named it, the outermost first)");
     }
     if (!request.last_mark().empty()) put_fact(page, "after mark", request.last_mark());
+}
+
+void put_request(Page& page, const Explanation& explanation) {
+    const report::Request& request = explanation.request();
+    page.heading("The request");
+    if (!explanation.has_request()) {
+        page.paragraph("Not known.", 2);
+        return;
+    }
+    if (explanation.has_scenario())
+        put_fact(page, "request", request.in_words());
+    else
+        put_call(page, request);
     put_fact(page, "asked for", quantity_words(request.requested()));
     std::string needed = quantity_words(request.needed());
     const bool same = quantity_exact_cell(request.needed()) == quantity_exact_cell(request.requested());
@@ -348,8 +356,25 @@ void put_list(Page& page, const std::string& heading,
     for (const std::string& text : texts) page.item(numbered ? fmt::format("{}.", ++number) : "-", text);
 }
 
+// What a reader has to know of numbers that a person wrote down.
+void put_scenario(Page& page, const report::ScenarioSource& source) {
+    page.paragraph(
+        "A state as a person wrote it down, not a recording: its numbers are taken at their word, and what it does not "
+        "say is not known.",
+        0, Tone::kQuiet);
+    if (source.inexact().empty()) return;
+    std::string names;
+    for (const std::string& name : source.inexact()) names += (names.empty() ? "" : ", ") + name;
+    page.paragraph("Not exact: " + names + ".", 0, Tone::kQuiet);
+}
+
 // "failure:3" -> "Failure 3"
 std::string title_of(const Explanation& explanation) {
+    if (explanation.has_scenario()) {
+        const report::ScenarioSource& source = explanation.scenario();
+        return fmt::format("Scenario {}{}, line {} of {}", explanation.id(),
+                           source.title().empty() ? "" : " (" + source.title() + ")", source.line(), source.file());
+    }
     std::string title = "Explanation";
     if (explanation.id().starts_with("failure:")) title = "Failure " + explanation.id().substr(8);
     if (explanation.of_failures() != 0 && title != "Explanation") {
@@ -364,7 +389,10 @@ std::string title_of(const Explanation& explanation) {
 std::string render_explanation(const Explanation& explanation, const Style& style, Pages pages) {
     Page page(style);
     page.title(title_of(explanation));
-    put_health(page, explanation.health());
+    if (explanation.has_scenario())
+        put_scenario(page, explanation.scenario());
+    else
+        put_health(page, explanation.health());
     put_verdict(page, explanation);
     // Without a request there is a sentence, and nothing that could be said of a state.
     if (explanation.id().empty() && !explanation.has_request()) return page.text();

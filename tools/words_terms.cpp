@@ -144,7 +144,7 @@ Term cause_term(Verdict::Cause cause) {
 }
 
 std::string cause_words(const Verdict& verdict) {
-    static constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kConstraints = {{
+    static constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kConstraints = {{
         {"cached_by_pool", "memory kept by a stream-ordered pool"},
         {"pending_frees", "memory whose release still waited for its stream"},
         {"address_space", "the virtual address space ran out"},
@@ -155,7 +155,16 @@ std::string cause_words(const Verdict& verdict) {
         {"pool_maximum", "the pool's own maximum size"},
         {"cached_by_allocator", "memory kept by the framework's own allocator"},
         {"pool_ownership", "memory that a private pool of the framework's allocator keeps to itself"},
-        {"allocator_limit", "a limit of the framework's own allocator"},
+        {"stream_ownership", "memory that the framework's allocator keeps for another stream"},
+        {"process_fraction", "the share of the device that the framework's allocator may reserve"},
+        {"IPC_import_keeps_memory", "memory that is freed, and still mapped by a process that imported it"},
+        {"leaked_handles", "physical memory that nothing reaches any more"},
+        {"stack_reservation", "the stacks of a kernel, taken when it was launched"},
+        {"pinned_host_limit", "the limit on page-locked host memory"},
+        {"BAR1_aperture", "the window through which others reach device memory (BAR1)"},
+        {"per_allocation_limit", "the limit on the size of one allocation"},
+        {"mapping_count", "the number of mappings that there may be"},
+        {"handle_type", "a kind of handle that the device does not have"},
         {"size_not_multiple_of_granularity",
          "a size that is no multiple of the granularity; memory was not short"},
     }};

@@ -24,7 +24,7 @@ bool LineReader::next() {
         const char* found = std::find(begin, end, '\n');
         ended_ = found != end;
         const auto bytes = static_cast<std::size_t>(found - begin);
-        const std::size_t kept = std::min(bytes, kMaxLineBytes - line_.size());
+        const std::size_t kept = std::min(bytes, most_ - line_.size());
         line_.append(begin, kept);
         cut_ = cut_ || kept != bytes;
         at_ += bytes + (ended_ ? 1 : 0);

@@ -13,12 +13,14 @@ namespace fragscope::analysis {
 
 class LineReader {
   public:
-    static constexpr std::size_t kMaxLineBytes = 4096;  // of a longer one only so much is kept
+    static constexpr std::size_t kMaxLineBytes = 4096;
 
     static constexpr std::size_t kMaxSkippedBytes = std::size_t{64}
                                                     << 20;  // a line without an end is no text
 
-    explicit LineReader(ImportSource& source) : source_(source), buffer_(1 << 16) {}
+    // Of a line longer than `most` only so much is kept.
+    explicit LineReader(ImportSource& source, std::size_t most = kMaxLineBytes)
+        : source_(source), most_(most), buffer_(1 << 16) {}
 
     // False: there are no more lines, or the file cannot be read (ImportSource::problem).
     bool next();
@@ -35,6 +37,7 @@ class LineReader {
     bool fill();
 
     ImportSource& source_;
+    std::size_t most_;
     std::vector<char> buffer_;
     std::size_t at_ = 0;
     std::size_t filled_ = 0;

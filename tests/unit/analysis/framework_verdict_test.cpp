@@ -160,10 +160,10 @@ TEST_CASE("it gave up without asking the driver, which had the memory: a limit o
     p.call(Kind::kDeviceMemory, 5 * kGiB, 8 * kGiB, kContext);
     torch.give_up(kGiB);
     const auto e = explained(session);
-    CHECK(e.verdict().cause() == Verdict::commitment_limit);
-    CHECK(e.verdict().constraint() == "allocator_limit");
-    CHECK(e.verdict().removed(0) == "with_limit_lifted");
-    CHECK(row(e, "with_limit_lifted").outcome() == Counterfactual::fits);
+    CHECK(e.verdict().cause() == Verdict::other_constraint);
+    CHECK(e.verdict().constraint() == "process_fraction");
+    CHECK(e.verdict().removed(0) == "with_process_fraction_lifted");
+    CHECK(row(e, "with_process_fraction_lifted").outcome() == Counterfactual::fits);
     CHECK(row(e, "as_it_was").outcome() == Counterfactual::does_not_fit);
     CHECK(audit(e, Quantity::device_free).low_bytes() == 5 * kGiB);
     CHECK(says(e, "set_per_process_memory_fraction"));
@@ -218,7 +218,7 @@ TEST_CASE("a lost record that is no refusal of the driver leaves the limit certa
     torch.give_up(kGiB);
     p.loss().set_others(1);
     (*p.loss().mutable_records_by_kind())[static_cast<std::uint32_t>(Kind::kMark)] = 1;
-    CHECK(explained(session).verdict().constraint() == "allocator_limit");
+    CHECK(explained(session).verdict().constraint() == "process_fraction");
 }
 
 TEST_CASE("expandable segments: the driver refused one handle, the block needs all that were missing") {

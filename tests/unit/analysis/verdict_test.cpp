@@ -319,7 +319,7 @@ TEST_CASE("a pool at its maximum size with nothing free in it") {
     const auto e = explained(session);
     CHECK(e.verdict().cause() == Verdict::other_constraint);
     CHECK(e.verdict().constraint() == "pool_maximum");
-    CHECK(row(e, "with_limit_lifted").outcome() == report::Counterfactual::fits);
+    CHECK(row(e, "with_pool_maximum_lifted").outcome() == report::Counterfactual::fits);
 }
 
 TEST_CASE("a pool at its maximum size with enough free in it, in pieces") {

@@ -1,0 +1,20 @@
+// `fragscope explain --scenario`: states written by hand (SCENARIOS.md), one a line.
+#pragma once
+
+#include <string>
+
+#include "tools/words_explain.h"
+
+namespace fragscope::tools {
+
+struct ScenarioOptions {
+    std::string file;    // "-": standard input
+    bool json = false;
+    bool check = false;  // compare with what each line expects
+    Pages pages = Pages::kWhole;
+};
+
+// The exit status of the command.
+int explain_scenarios(const ScenarioOptions& options);
+
+}  // namespace fragscope::tools
