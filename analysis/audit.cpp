@@ -172,9 +172,18 @@ void add_kept(Table& table, const Situation& s) {
 }
 
 void add_limits(Table& table, const Situation& s) {
-    table.add(Quantity::unknown(
-        Q::commitment_headroom, s.physical,
-        "no limit on what may be committed is in the trace; device memory is backed when it is taken"));
+    bool told = false;
+    for (const Limit& limit : s.limits) {
+        if (limit.counts) continue;
+        table.add(limit.headroom, limit.in_words());
+        told = true;
+    }
+    if (!told) {
+        table.add(Quantity::unknown(Q::commitment_headroom, s.physical,
+                                    fmt::format("no limit on what may be committed is {}; device memory is backed when "
+                                                "it is taken",
+                                                s.stated ? "stated" : "in the trace")));
+    }
     for (const PoolAtFailure& pool : s.pools) {
         if (!pool.said.maximum || *pool.said.maximum == 0) continue;
         const Quantity maximum = Quantity::measured(Q::capacity, *pool.said.maximum, s.physical,

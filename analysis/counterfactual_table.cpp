@@ -79,7 +79,8 @@ void CounterfactualTable::all_removed(const char* id, const std::string& removed
     std::vector<const Counterfactual*> all;
     Quantity sum = base_;
     for (const Counterfactual& row : rows_) {
-        if (!row.adds()) continue;
+        // What importers hold is among what no record of a trace explains, and counts once.
+        if (!row.adds() || (row.blame == Blame::kImporter && !situation_.stated)) continue;
         all.push_back(&row);
         if (const auto more = plus(sum, row.freed, report::Quantity::eligible_free, reason)) sum = *more;
     }

@@ -152,7 +152,7 @@ Standing from_device(const Situation& s, const Interval& base, Changes& changes)
     if (s.capacity.high() && s.request.draws != Draws::kHost && s.request.draws != Draws::kAperture) {
         // A sum that is larger than the device for certain shows that one of the numbers is wrong.
         if (out.available.low.value_or(0) > *s.capacity.high()) out.available.low.reset();
-        out.available.high = smaller(out.available.high, s.capacity.high());
+        if (out.available.high) out.available.high = smaller(out.available.high, s.capacity.high());
     }
     if (s.one_run_needed && !changes.runs_merged) {
         // Where what is given back would lie is not known: beside a run, or anywhere else.

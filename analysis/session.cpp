@@ -110,6 +110,23 @@ std::vector<OtherProcess> SessionWalk::others(const std::string& uuid, std::uint
     return neighbours_.at({static_cast<std::uint32_t>(current_)}, uuid, from_ns, to_ns);
 }
 
+std::set<std::uint64_t> SessionWalk::imported() const {
+    return neighbours_.imported({static_cast<std::uint32_t>(current_)});
+}
+
+std::set<std::uint64_t> Neighbours::imported(ProcessIndex self) const {
+    std::set<std::uint64_t> out;
+    for (std::uint32_t process = 0; process < cursors_.size(); ++process) {
+        if (process == self.value || process >= trace_.processes.size()) continue;
+        const trace::Process& p = trace_.processes[process];
+        if (p.has_ended_ns() && p.ended_ns() <= cursors_[process].from_ns) continue;
+        for (const auto& [address, foreign] : cursors_[process].state.foreign().addresses()) {
+            if (foreign.kind == ForeignKind::kIpc && foreign.identity != 0) out.insert(foreign.identity);
+        }
+    }
+    return out;
+}
+
 namespace {
 
 // What is held if a call that is counted in it, and changed it from `before` to `after`, does not count yet.

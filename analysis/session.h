@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,9 @@ class Neighbours {
     // Where `from_ns` falls from one call to the next, everything is replayed: dear, so rarely wanted.
     std::vector<OtherProcess> at(ProcessIndex self, const std::string& uuid, std::uint64_t from_ns,
                                  std::uint64_t to_ns);
+    // What processes other than `self` had imported (cuIpcOpenMemHandle) and not closed at the moment of the last
+    // `at`: identities of the exported descriptions.
+    std::set<std::uint64_t> imported(ProcessIndex self) const;
 
   private:
     // What a process held on each of its devices before a call and after it, as Cursor::ordinals.
@@ -96,6 +100,8 @@ class SessionWalk {
     const Activity& activity(ProcessIndex process);
     // The other processes at that time on this device; see Neighbours.
     std::vector<OtherProcess> others(const std::string& uuid, std::uint64_t from_ns, std::uint64_t to_ns);
+    // What they had imported then; see Neighbours.
+    std::set<std::uint64_t> imported() const;
 
   private:
     struct Cursor {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "analysis/rest.h"
 #include "analysis/situation_parts.h"
@@ -18,6 +19,25 @@ Quantity of_interval(Definition definition, const Interval& interval, const Loss
     if (assumed_rule) return Quantity::assumed(definition, wide, scope, why);
     if (wide.exact()) return Quantity::derived(definition, *wide.low, scope, why);
     return Quantity::bounded(definition, wide, scope, why);
+}
+
+// What this process exported and freed, and another process of the trace still maps. Its bytes are in no sum of
+// this process: they are among what no record explains.
+void books_of_importers(Situation& s, const ProcessState& state, SessionWalk& walk) {
+    if (state.ipc_exports().empty()) return;
+    Interval held = Interval::exactly(0);
+    const std::set<std::uint64_t> imported = walk.imported();
+    std::set<std::uint64_t> counted;  // one allocation may have been exported more than once
+    for (const auto& [identity, exported] : state.ipc_exports().all()) {
+        if (!exported.freed || exported.device != s.request.device || !imported.contains(identity)) continue;
+        if (!counted.insert(exported.address).second) continue;
+        held = held + Interval{exported.bytes, round_up(exported.bytes, s.page)};
+        ++s.importers_hold;
+    }
+    s.held_by_importers = Quantity::bounded(report::Quantity::charged, held, s.physical,
+                                            "exported by this process and freed, and still mapped by another process of "
+                                            "this trace that imported it");
+    if (s.importers_hold != 0) s.in_the_rest.emplace_back("memory that it freed and an importer still maps");
 }
 
 }  // namespace
@@ -109,6 +129,7 @@ void books_of_the_device(Situation& s, const ProcessState& state, SessionWalk& w
 
     if (!device_uuid(*s.trace, s.failure.process, s.request.device).empty()) {
         s.other_processes = walk.others(s.device, s.place.from_ns, s.place.to_ns);
+        books_of_importers(s, state, walk);
     }
     Interval others = Interval::exactly(0);
     for (const OtherProcess& other : s.other_processes) others = others + other.charged;
@@ -178,12 +199,22 @@ void books_of_payload(Situation& s, const ProcessState& state) {
 void books_of_unmapped(Situation& s, const ProcessState& state) {
     const Losses lost = with_contradictions(narrowed(s.losses, Layer::kHandles), s.contradictions);
     if (lost.any()) return;  // a mapping may be among what is missing
+    std::uint64_t leaked = 0;
     state.physical().for_each([&](const Physical& physical) {
         if (!physical.on_device || physical.device != s.request.device) return;
         if (physical.mapped_bytes != 0 || physical.exported) return;
         ++s.unmapped_count;
         s.unmapped_bytes += physical.bytes;
+        // One that was never mapped may be about to be.
+        if (!physical.was_mapped || physical.imported || physical.multicast || physical.arrays != 0 ||
+            physical.maybe_held != 0)
+            return;
+        ++s.leaks;
+        leaked += physical.bytes;
     });
+    s.leaked = Quantity::derived(report::Quantity::charged, leaked, s.physical,
+                                 "physical allocations of cuMemCreate that were mapped, are no longer, and whose handle "
+                                 "was not released or exported");
 }
 
 }  // namespace fragscope::analysis::situation_parts

@@ -90,6 +90,10 @@ void ProcessState::apply(const Event& event) {
             return map_array(event);
 
         case Kind::kIpcExported:
+            if (const auto block = linear_.find(event.address.value)) {
+                ipc_exports_.add(event.extra, block->range.begin, block->value.granted, block->value.device);
+            }
+            return export_range(range_of(event.address.value, 1));
         case Kind::kPoolPointerExported:
             return export_range(range_of(event.address.value, 1));
         case Kind::kRangeExported:

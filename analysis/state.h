@@ -20,6 +20,7 @@
 #include "analysis/extent_map.h"
 #include "analysis/foreign.h"
 #include "analysis/graphs.h"
+#include "analysis/ipc_exports.h"
 #include "analysis/physical_table.h"
 #include "analysis/state_parts.h"
 
@@ -44,6 +45,7 @@ class ProcessState {
     const std::map<std::uint64_t, HostBlock>& host() const { return host_; }
     const Arrays& arrays() const { return arrays_; }
     const ForeignMemory& foreign() const { return foreign_; }
+    const IpcExports& ipc_exports() const { return ipc_exports_; }
     const Graphs& graphs() const { return graphs_; }
     std::uint64_t host_pinned_bytes() const { return host_bytes_; }
     const Contradictions& contradictions() const { return contradictions_; }
@@ -169,6 +171,7 @@ class ProcessState {
     std::uint64_t host_bytes_ = 0;
     Arrays arrays_;
     ForeignMemory foreign_;
+    IpcExports ipc_exports_;
     Graphs graphs_;
     std::map<ObjectId, int> created_contexts_;
     struct Primary {

@@ -50,7 +50,10 @@ void ProcessState::forget_linear(const Range& range, const LinearBlock& block) {
     }
     totals.linear_requested -= block.requested;
     totals.linear_granted -= block.granted;
-    if (block.exported) totals.may_outlive += block.granted;
+    if (block.exported) {
+        totals.may_outlive += block.granted;
+        ipc_exports_.freed(range.begin);
+    }
     const std::uint64_t page = this->page(block.device);
     if (block.granted > kPackedUpTo) {
         totals.large_rounded -= round_up(block.granted, page);

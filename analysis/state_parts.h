@@ -61,6 +61,7 @@ struct Physical {
     // objects that it was bound to: any of them may or may not hold it.
     std::uint32_t maybe_held = 0;
     std::uint64_t mapped_bytes = 0;
+    bool was_mapped = false;  // at some time
     std::uint32_t stack = 0;
     ExtentSet touched;  // offsets that copies and memsets wrote
 };

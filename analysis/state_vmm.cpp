@@ -143,6 +143,7 @@ void ProcessState::map(const Event& event) {
     Physical* physical = physical_.find(id);
     if (physical == nullptr || !mappings_.insert(range, {id, range.begin, event.extra, event.stack})) return;
     physical->mapped_bytes += range.size();
+    physical->was_mapped = true;
     if (physical->on_device) totals_[physical->device].mapped += range.size();
 }
 

@@ -430,6 +430,26 @@ TEST_CASE("physical allocations that are mapped nowhere are named, with the call
                       [](const std::string& each) { return contains(each, "mapped nowhere"); }));
 }
 
+TEST_CASE("handles of memory that was mapped, is no longer, and would have been enough: leaked handles") {
+    SessionBuilder session;
+    auto& p = session.process(8 * kGiB);
+    for (std::uint64_t i = 0; i < 15; ++i) {
+        const std::uint64_t address = 0x1000000000 + i * kGiB;
+        p.create(100 + i, 512 * kMiB).reserve(address, 512 * kMiB).map(address, 512 * kMiB, 100 + i);
+    }
+    std::uint64_t unmapped = 4;
+    SUBCASE("as many as the request needs, with what nobody holds") { unmapped = 1; }
+    SUBCASE("more") {}
+    for (std::uint64_t i = 0; i < unmapped; ++i) p.unmap(0x1000000000 + i * kGiB, 512 * kMiB);
+    p.create(0, kGiB).failed().snapshot(512 * kMiB, 8 * kGiB).snapshot_end();
+    const auto e = explained(session);
+    CHECK(e.verdict().cause() == Verdict::other_constraint);
+    CHECK(e.verdict().constraint() == "leaked_handles");
+    CHECK(row(e, "with_leaked_handles_released").margin_low() ==
+          static_cast<std::int64_t>(unmapped * 512 * kMiB) - static_cast<std::int64_t>(512 * kMiB));
+    CHECK(says(e, "cuMemRelease"));
+}
+
 TEST_CASE("others hold more than the device has: no sum passes its capacity, and the contradiction is said") {
     SessionBuilder session;
     auto& other = session.process(8 * kGiB);
@@ -457,4 +477,22 @@ TEST_CASE("the same request succeeded after a trim: it is said") {
     CHECK(e.verdict().constraint() == "cached_by_pool");
     CHECK(contains(e.verdict().summary(), "The same request succeeded"));
     CHECK(contains(e.verdict().summary(), "later, after cuMemPoolTrimTo."));
+}
+
+TEST_CASE("freed memory that another process of the trace still maps would have been enough: the import keeps it") {
+    for (const bool closed : {false, true}) {
+        CAPTURE(closed);
+        SessionBuilder session;
+        auto& exporter = session.process(8 * kGiB);
+        auto& importer = session.process(8 * kGiB);
+        exporter.linear(0x10000000, 4 * kGiB).call(wire::Kind::kIpcExported, 0x10000000, 0, 0, 42);
+        importer.call(wire::Kind::kIpcOpened, 0x50000000, 0, kContext, 42);
+        exporter.free(0x10000000);
+        if (closed) importer.call(wire::Kind::kIpcClosed, 0x50000000);
+        exporter.linear(0, 5 * kGiB).failed().snapshot(2 * kGiB, 8 * kGiB).snapshot_end();
+        const auto e = explained(session);
+        // 2 GiB that nobody holds and the 4 GiB are enough for 5; without the import nothing explains what is taken.
+        CHECK(e.verdict().constraint() == (closed ? "" : "IPC_import_keeps_memory"));
+        CHECK(e.verdict().cause() == (closed ? Verdict::capacity_exhaustion : Verdict::other_constraint));
+    }
 }
