@@ -172,6 +172,15 @@ Limit limit_on_count(const Situation& s, LimitKind kind, std::uint64_t limit, st
     return out;
 }
 
+// What page-locked memory would take of a limit if its sizes were not rounded; `besides`: what else is in it.
+void without_rounding(Limit& limit, const Situation& s, const Scenario& scenario, const Interval& besides) {
+    if (!s.request.unrounded) return;
+    limit.used_unrounded = summed(report::Quantity::requested, besides + sum_of(scenario.pins), limit.used.scope(),
+                                  "as it was asked for each time");
+    limit.needed_unrounded = summed(report::Quantity::requested, scenario.request.bytes, limit.used.scope(),
+                                    "what was asked for");
+}
+
 void put_limits(Situation& s, const Scenario& scenario, const Charged& charged) {
     const ScenarioDevice& device = scenario.device;
     const Kind kind = scenario.request.kind;
@@ -185,11 +194,13 @@ void put_limits(Situation& s, const Scenario& scenario, const Charged& charged) 
     }
     if ((takes_memory || kind == Kind::kLaunchStack || kind == Kind::kPinnedHost) && device.commit_limit) {
         // Whether contexts count is not said: at most they do.
-        const Interval used = charged.asked + sum_of(scenario.held_by_importers) +
-                              sum_of(scenario.leaked_handles) + pinned + Interval{0, device.context.high};
-        s.limits.push_back(
-            limit_on(s, LimitKind::kHostCommit, *device.commit_limit, used, s.request.needed, "host"));
-        s.limits.back().grows = Limit::Grows::kWithProcess;
+        const Interval memory = charged.asked + sum_of(scenario.held_by_importers) + sum_of(scenario.leaked_handles) +
+                                Interval{0, device.context.high};
+        Limit limit =
+            limit_on(s, LimitKind::kHostCommit, *device.commit_limit, memory + pinned, s.request.needed, "host");
+        if (kind == Kind::kPinnedHost) without_rounding(limit, s, scenario, memory);
+        limit.grows = Limit::Grows::kWithProcess;
+        s.limits.push_back(std::move(limit));
     }
     if (takes_memory && device.per_allocation_limit) {
         s.limits.push_back(limit_on(s, LimitKind::kPerAllocation, *device.per_allocation_limit, Interval::exactly(0),
@@ -197,12 +208,7 @@ void put_limits(Situation& s, const Scenario& scenario, const Charged& charged) 
     }
     if (kind == Kind::kPinnedHost && device.pinned_host_limit) {
         Limit limit = limit_on(s, LimitKind::kPinnedHost, *device.pinned_host_limit, pinned, s.request.needed, "host");
-        if (s.request.unrounded) {
-            limit.used_unrounded = summed(report::Quantity::requested, sum_of(scenario.pins), limit.used.scope(),
-                                          "as it was asked for each time");
-            limit.needed_unrounded = summed(report::Quantity::requested, scenario.request.bytes, limit.used.scope(),
-                                            "what was asked for");
-        }
+        without_rounding(limit, s, scenario, Interval::exactly(0));
         s.limits.push_back(std::move(limit));
     }
     if (kind == Kind::kPeerMapping && device.bar1) {

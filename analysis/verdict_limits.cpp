@@ -51,6 +51,8 @@ std::string limit_words(const Situation& s, const Counterfactual& main) {
 std::string rounding_words(const Situation& s) {
     if (s.request.draws == Draws::kHost) {
         const Limit* limit = limit_of(s, LimitKind::kPinnedHost);
+        if (limit == nullptr) limit = limit_of(s, LimitKind::kHostCommit);
+        if (limit == nullptr) return fmt::format("{} were asked for, and more are taken.", in_words(s.request.needed));
         return fmt::format("Page-locked sizes are rounded up to powers of two here: with what was asked for, {} and {} "
                            "before it, the limit of {} would have been kept; rounded they are {} and {}.",
                            in_words(limit->needed_unrounded.interval()), in_words(limit->used_unrounded.interval()),

@@ -60,6 +60,23 @@ std::string removal_words(const Explanation& explanation) {
     return words;
 }
 
+// Of a combined cause: what each part is worth.
+void put_shares(Page& page, const report::Verdict& verdict) {
+    if (verdict.shares_size() < 2) return;
+    for (const report::Verdict::Share& share : verdict.shares()) {
+        report::Verdict alone;
+        alone.set_cause(share.cause());
+        alone.set_constraint(share.constraint());
+        const bool exact =
+            share.has_bytes_low() && share.has_bytes_high() && share.bytes_low() == share.bytes_high();
+        page.item("-",
+                  fmt::format("{}: {}{} rest on it ({})", share.in_words(), exact || !share.has_bytes_low() ? "" : "at least ",
+                              share.has_bytes_low() ? human_bytes(share.bytes_low()) : "an unknown number of bytes",
+                              cause_words(alone)),
+                  4);
+    }
+}
+
 void put_verdict(Page& page, const Explanation& explanation) {
     const report::Verdict& verdict = explanation.verdict();
     const Term cause = cause_term(verdict.cause());
@@ -80,6 +97,7 @@ void put_verdict(Page& page, const Explanation& explanation) {
         page.paragraph(numbers, 2);
     if (const std::string removed = removal_words(explanation); !removed.empty()) {
         page.paragraph("It would have fitted without: " + removed + ".", 2);
+        put_shares(page, verdict);
     }
     if (!verdict.deciding_measurement().empty()) {
         page.paragraph("What would decide it: " + verdict.deciding_measurement(), 2);

@@ -177,6 +177,9 @@ class Events {
         ScenarioReservation reservation;
         reservation.bytes = event.required_amount("bytes");
         reservation.offset = event.optional_count("offset");
+        const std::optional<std::uint64_t> address = event.optional_count("address");
+        if (reservation.offset && address) event.complain("address", "an offset or an address, not both");
+        if (address) reservation.offset = address;
         if (event.failed()) return;
         const Interval space = out_.device.address_space.value_or(Interval{});
         const std::uint64_t most = space.high.value_or(UINT64_MAX);

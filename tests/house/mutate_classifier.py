@@ -218,7 +218,8 @@ def main():
                 if flag in words:
                     del words[words.index(flag):words.index(flag) + 2]
             words = [w for w in words if w not in ("-MD", "-Werror")]
-            jobs.append(words[:1] + ["-w", "-include", str(scratch / "mutation.h")] + words[1:])
+            # Behind what is included first: a precompiled header has to be that.
+            jobs.append([*words, "-w", "-include", str(scratch / "mutation.h")])
         if options.list:
             for each in everything:
                 print(*each)
