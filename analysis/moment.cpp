@@ -13,6 +13,7 @@
 #include "analysis/failures.h"
 #include "analysis/quantity.h"
 #include "analysis/session.h"
+#include "analysis/situation.h"
 
 namespace fragscope::analysis {
 namespace {
@@ -298,10 +299,10 @@ class Finder {
             places = together.places();
         }
         if (most == 0)
-            return none(fmt::format("by the records {} on device {} at any time",
-                                    only_ ? fmt::format("process {} held nothing", *only_)
-                                          : "no process held anything",
-                                    at.device));
+            return none(fmt::format(
+                "by the records {} on device {} at any time",
+                only_ ? fmt::format("process {} held nothing", *only_) : "no process held anything",
+                at.device));
         for_each_asked([&](ProcessIndex process) {
             const bool uses = named.ordinals[process.value] != kNoDevice;
             add(process, uses ? places[process.value] : index_at(trace_, process, when), when);
@@ -406,12 +407,21 @@ std::size_t index_at(const Trace& trace, ProcessIndex process, std::uint64_t tim
     return index;
 }
 
+std::uint64_t clock_at_end(const Trace& trace, ProcessIndex process) {
+    const auto& events = trace.events[process.value];
+    std::uint64_t out = trace.session.start_ns();
+    if (!events.empty()) out = std::max(out, counts_from(events[events.size() - 1]));
+    if (process.value < trace.processes.size())
+        out = std::max(out, std::max<std::uint64_t>(trace.processes[process.value].ended_ns(), 1) - 1);
+    return out;
+}
+
 std::uint64_t duration_of(const Trace& trace) {
     std::uint64_t end = trace.end.end_ns();
     for (const auto& events : trace.events) {
         for (const Event& event : events) end = std::max(end, event.start.value + event.duration_ns);
     }
-    return end > trace.session.start_ns() ? end - trace.session.start_ns() : 0;
+    return since_start(trace, {end});
 }
 
 }  // namespace fragscope::analysis

@@ -65,6 +65,9 @@ std::uint64_t counts_from(const Event& event);
 // The number of events, from the first on, that count at this time of the clock.
 std::size_t index_at(const Trace& trace, ProcessIndex process, std::uint64_t time_ns);
 
+// The session's clock at the last moment of the process, as far as its records tell.
+std::uint64_t clock_at_end(const Trace& trace, ProcessIndex process);
+
 // From the session's start to the last thing that is known of it.
 std::uint64_t duration_of(const Trace& trace);
 

@@ -12,9 +12,12 @@
 #include "analysis/counterfactuals.h"
 #include "analysis/curves.h"
 #include "analysis/failed_call.h"
+#include "analysis/hazards.h"
 #include "analysis/health.h"
+#include "analysis/leaks.h"
 #include "analysis/live_sites.h"
 #include "analysis/management.h"
+#include "analysis/moment.h"
 #include "analysis/phases.h"
 #include "analysis/rest.h"
 #include "analysis/samples.h"
@@ -124,16 +127,25 @@ std::vector<report::Peak> framework_peaks(const Trace& trace, ProcessIndex proce
     return out;
 }
 
-std::uint64_t duration_of(const Trace& trace) {
-    std::uint64_t end = trace.end.end_ns();
-    for (const auto& events : trace.events) {
-        for (const Event& event : events) end = std::max(end, event.start.value + event.duration_ns);
-    }
-    return since_start(trace, {end});
-}
-
 report::Verdict verdict_at(const Situation& situation) {
     return verdict_of(situation, counterfactuals_of(situation));
+}
+
+// What leaks at the end of a process, and who may reach or see memory beyond its owner's time.
+void add_leaks(const Trace& trace, SessionWalk& walk, const Sharing& sharing, const HazardWatch& watch,
+               ProcessIndex process, const StackWords& words, report::Report& out) {
+    const auto& events = trace.events[process.value];
+    LeakMoment moment;
+    moment.trace = &trace;
+    moment.process = process;
+    moment.state = &walk.at_the_end(process);
+    moment.sequence = events.empty() ? 0 : events[events.size() - 1].sequence.value;
+    moment.clock_ns = clock_at_end(trace, process);
+    moment.at_the_end = true;
+    for (const report::LeakClass& leak : leaks_at(moment, sharing, words)) *out.add_leaks() = leak;
+    for (const report::Hazard& hazard : hazards_at(moment, sharing, &walk.framework(process)))
+        *out.add_hazards() = hazard;
+    for (const report::Hazard& hazard : watch.found()) *out.add_hazards() = hazard;
 }
 
 }  // namespace
@@ -149,16 +161,21 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
     std::vector<SampleRecorder> samplers;
     std::vector<CurveRecorder> curves;
     std::vector<FullestMoment> fullest(trace.events.size());
+    std::vector<HazardWatch> hazards;
+    Sharing sharing(trace);
     SessionWalk walk(trace, [&](ProcessIndex process, const ProcessState& state, const Event& event) {
         recorders[process.value].add(state, event);
         samplers[process.value].add(state, event);
         curves[process.value].add(state, walk.framework(process), event);
         fullest[process.value].add(state, event);
+        hazards[process.value].add(state, event);
+        sharing.add(process, state, event);
     });
     for (std::uint32_t index = 0; index < trace.events.size(); ++index) {
         recorders.emplace_back(trace, ProcessIndex{index});
         curves.emplace_back(trace, ProcessIndex{index});
         samplers.emplace_back(trace, ProcessIndex{index}, walk.activity({index}));
+        hazards.emplace_back(trace, ProcessIndex{index});
     }
     for (std::uint32_t index = 0; index < trace.processes.size(); ++index) {
         *out.add_processes() = summary_of(trace, index, walk.activity({index}));
@@ -216,6 +233,9 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
             *out.add_live_at_peaks() = live;
         for (const auto& leak : run.left) *out.add_left_at_end() = leak;
     }
+    sharing.finish();
+    for (std::uint32_t index = 0; index < trace.events.size(); ++index)
+        add_leaks(trace, walk, sharing, hazards[index], {index}, options.stack_words, out);
     std::vector<Balance> samples;
     for (SampleRecorder& sampler : samplers) {
         for (Balance& balance : sampler.take()) samples.push_back(std::move(balance));

@@ -5,7 +5,9 @@
 
 #include "analysis/framework.h"
 #include "analysis/framework_shown.h"
+#include "analysis/hazards.h"
 #include "analysis/health.h"
+#include "analysis/leaks.h"
 #include "analysis/session.h"
 #include "analysis/sharing.h"
 #include "analysis/situation.h"
@@ -29,12 +31,9 @@ std::uint64_t under_way_at(const Trace& trace, ProcessIndex process, std::uint64
 // events, the last moment of the process.
 std::uint64_t clock_at(const Trace& trace, ProcessIndex process, const NamedMoment& moment) {
     if (moment.time_ns) return *moment.time_ns;
-    const auto& events = trace.events[process.value];
-    std::uint64_t out = trace.session.start_ns();
-    if (moment.index != 0) out = std::max(out, counts_from(events[moment.index - 1]));
-    if (moment.index == events.size() && process.value < trace.processes.size())
-        out = std::max(out, std::max<std::uint64_t>(trace.processes[process.value].ended_ns(), 1) - 1);
-    return out;
+    if (moment.index == trace.events[process.value].size()) return clock_at_end(trace, process);
+    return moment.index == 0 ? trace.session.start_ns()
+                             : counts_from(trace.events[process.value][moment.index - 1]);
 }
 
 report::State heading_of(const Trace& trace, const StateQuestion& question, ProcessIndex process,
@@ -61,6 +60,82 @@ report::State heading_of(const Trace& trace, const StateQuestion& question, Proc
     return out;
 }
 
+// One process, replayed from moment to moment.
+class Replay {
+  public:
+    Replay(const Trace& trace, ProcessIndex process, const StateQuestion& question)
+        : trace_(trace),
+          process_(process),
+          question_(question),
+          state_(state_of(trace, process)),
+          hazards_(trace, process) {
+        if (question.domain) domain_.emplace(*question.domain);
+    }
+
+    void to(std::size_t index) {
+        const auto& events = trace_.events[process_.value];
+        for (; next_ < index; ++next_) {
+            const Event& event = events[next_];
+            state_.apply(event);
+            framework_.apply(event, state_);
+            if (domain_)
+                domain_->add(state_, event);
+            else
+                hazards_.add(state_, event);
+        }
+    }
+
+    // False: the domain that was asked for is not there.
+    bool fill(const NamedMoment& named, const Sharing& sharing, report::State& out) const {
+        const std::uint64_t clock = clock_at(trace_, process_, named);
+        if (domain_) {
+            Scope scope;
+            scope.process = process_.value;
+            scope.snapshot = out.sequence();
+            scope.time_ns = since_start(trace_, {clock});
+            const auto shown = domain_->shown(state_, framework_, trace_, process_, scope);
+            if (shown) *out.mutable_domain() = *shown;
+            return shown.has_value();
+        }
+        if (question_.driver) {
+            show_books(state_, trace_, process_, out);
+            show_sharing(sharing, trace_, process_, clock, out);
+            add_leaks(named, sharing, clock, out);
+        }
+        if (question_.framework) {
+            for (report::FrameworkAllocator& shown : framework_shown(framework_, trace_, process_))
+                *out.add_framework() = std::move(shown);
+        }
+        return true;
+    }
+
+  private:
+    void add_leaks(const NamedMoment& named, const Sharing& sharing, std::uint64_t clock,
+                   report::State& out) const {
+        LeakMoment moment;
+        moment.trace = &trace_;
+        moment.process = process_;
+        moment.state = &state_;
+        moment.sequence = out.sequence();
+        moment.clock_ns = clock;
+        moment.at_the_end = named.index == trace_.events[process_.value].size();
+        for (const report::LeakClass& leak : leaks_at(moment, sharing, question_.stack_words))
+            *out.add_leaks() = leak;
+        for (const report::Hazard& hazard : hazards_at(moment, sharing, &framework_))
+            *out.add_hazards() = hazard;
+        for (const report::Hazard& hazard : hazards_.found()) *out.add_hazards() = hazard;
+    }
+
+    const Trace& trace_;
+    ProcessIndex process_;
+    const StateQuestion& question_;
+    ProcessState state_;
+    FrameworkState framework_;
+    HazardWatch hazards_;
+    std::optional<DomainWatch> domain_;
+    std::size_t next_ = 0;
+};
+
 }  // namespace
 
 std::string answer_states(const Trace& trace, const StateQuestion& question,
@@ -69,32 +144,21 @@ std::string answer_states(const Trace& trace, const StateQuestion& question,
     if (!moments.why_none.empty()) return moments.why_none;
     const report::Health health = health_of(trace);
     const Sharing sharing = sharing_of(trace);
+    bool answered = false;
     auto at = moments.found.begin();
     for (std::uint32_t index = 0; index < trace.events.size(); ++index) {
         const ProcessIndex process{index};
-        const auto& events = trace.events[index];
-        ProcessState state = state_of(trace, process);
-        FrameworkState framework;
-        std::size_t next = 0;
+        Replay replay(trace, process, question);
         for (; at != moments.found.end() && at->process == process; ++at) {
-            const NamedMoment& moment = *at;
-            for (; next < moment.index; ++next) {
-                state.apply(events[next]);
-                framework.apply(events[next], state);
-            }
-            report::State out = heading_of(trace, question, process, moment);
+            replay.to(at->index);
+            report::State out = heading_of(trace, question, process, *at);
             *out.mutable_health() = health;
-            if (question.driver) {
-                show_books(state, trace, process, out);
-                show_sharing(sharing, trace, process, clock_at(trace, process, moment), out);
-            }
-            if (question.framework) {
-                for (report::FrameworkAllocator& shown : framework_shown(framework, trace, process))
-                    *out.add_framework() = std::move(shown);
-            }
+            if (!replay.fill(*at, sharing, out)) continue;
+            answered = true;
             if (!answer(out)) return "";
         }
     }
+    if (!answered) return "no process had such a pool at that moment";
     return "";
 }
 

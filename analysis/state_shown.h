@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "analysis/callers.h"
+#include "analysis/domain_shown.h"
 #include "analysis/moment.h"
 #include "analysis/trace.h"
 #include "proto/state.pb.h"
@@ -19,6 +21,9 @@ struct StateQuestion {
     // What the answers hold: at many moments the lists of one part are often all that is wanted.
     bool driver = true;
     bool framework = true;
+    // Only this domain, and none of the lists.
+    std::optional<DomainName> domain;
+    StackWords stack_words;  // for the places that hold what leaks
 };
 
 // Calls `answer` for each moment that the question names, process by process and in order of time inside

@@ -144,18 +144,14 @@ void left_behind(const Trace& trace, ProcessIndex process, const ProcessState& s
             bytes += more;
         }
     };
-    std::map<int, Count> linear, managed, pool, handles, orphans;
+    std::map<int, Count> linear, managed, pool, handles;
     state.linear().for_each([&](const Range&, const LinearBlock& block) {
         (block.kind == Kind::kManagedAcquired ? managed : linear)[block.device].add(block.requested);
     });
     state.pool_blocks().for_each(
         [&](const Range&, const PoolBlock& block) { pool[block.device].add(block.requested); });
-    std::uint64_t released_but_mapped = 0;
     state.physical().for_each([&](const Physical& physical) {
-        if (!physical.on_device) return;
-        handles[physical.device].add(physical.bytes);
-        if (physical.mapped_bytes == 0) orphans[physical.device].add(physical.bytes);
-        if (physical.references == 0) ++released_but_mapped;
+        if (physical.on_device) handles[physical.device].add(physical.bytes);
     });
     const auto name = [&](int device) { return device_name(trace, process, device); };
     for (const auto& [device, c] : linear) {
@@ -172,15 +168,7 @@ void left_behind(const Trace& trace, ProcessIndex process, const ProcessState& s
     }
     for (const auto& [device, c] : handles) {
         leave(Layer::kHandles, name(device), "physical allocation", c.count, c.bytes,
-              report::Quantity::charged,
-              released_but_mapped == 0
-                  ? "a handle or a mapping keeps it"
-                  : fmt::format("{} of them only by their mappings: the handle was released",
-                                released_but_mapped));
-    }
-    for (const auto& [device, c] : orphans) {
-        leave(Layer::kHandles, name(device), "physical allocation without a mapping", c.count, c.bytes,
-              report::Quantity::charged, "counted above too; nothing can reach it");
+              report::Quantity::charged, "a handle, a mapping or an array keeps it");
     }
     leave(Layer::kAddresses, "", "address reservation", state.reservations().size(),
           state.reservations().total(), report::Quantity::address_reserved, "address space, no memory");

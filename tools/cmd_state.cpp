@@ -7,6 +7,7 @@
 #include "analysis/state_shown.h"
 #include "tools/answer.h"
 #include "tools/command.h"
+#include "tools/frame_line.h"
 #include "tools/words_state.h"
 #include "tools/words_terminal.h"
 
@@ -18,6 +19,11 @@ namespace {
 std::string not_a_moment(const std::string& text) {
     if (analysis::where_of(text)) return "";
     return fmt::format("'{}' is no moment: expected {}", text, analysis::kWhereForms);
+}
+
+std::string not_a_domain(const std::string& text) {
+    if (analysis::domain_in(text)) return "";
+    return fmt::format("'{}' is no domain: expected physical, virtual, pool:0x..., framework or host", text);
 }
 
 }  // namespace
@@ -41,10 +47,14 @@ int cmd_state(int argc, char** argv) {
         "  end           after the last event\n\n"
         "Between processes there is nothing but the clock: at a time or a peak each is\n"
         "shown as it was after its last call that counted by then.\n\n"
+        "DOMAIN is one of virtual (the process's address space), physical, pool:0x7f00,\n"
+        "framework (its allocator's segments) and host (page-locked memory). Extents of\n"
+        "different kinds are never added up.\n\n"
         "Examples:\n"
         "  fragscope state train.fst --at end\n"
         "  fragscope state train.fst --at 1.5s --process 0\n"
         "  fragscope state train.fst --at peak:GPU-3f2a\n"
+        "  fragscope state train.fst --at failure:1 --domain virtual\n"
         "  fragscope state train.fst --at 'mark:step*' --json\n\n"
         "--json prints one object a line, one for each moment, the message State of\n"
         "proto/state.proto.\n\n"
@@ -55,6 +65,7 @@ int cmd_state(int argc, char** argv) {
     std::string at;
     std::uint32_t process = 0;
     std::string only;
+    std::string domain;
     bool json = false;
     app.add_option("TRACE", path, "the trace file")->required();
     app.add_option("--at", at, "the moment")->type_name("WHERE")->required()->check(not_a_moment);
@@ -63,6 +74,9 @@ int cmd_state(int argc, char** argv) {
     app.add_option("--only", only, "only this part: the driver's things, or the framework's allocator")
         ->type_name("driver|framework")
         ->check(CLI::IsMember({"driver", "framework"}));
+    app.add_option("--domain", domain, "only this domain: its eligible free extents by kind, and what lies between them")
+        ->type_name("DOMAIN")
+        ->check(not_a_domain);
     app.add_flag("--json", json, "one JSON object a line instead of words");
     if (const std::optional<int> status = parse(app, argc, argv)) return *status;
 
@@ -70,6 +84,9 @@ int cmd_state(int argc, char** argv) {
     if (!trace) return kCannot;
     analysis::StateQuestion question{at, *analysis::where_of(at), {}};
     if (process_option->count() != 0) question.process = process;
+    analysis::Symbolizer symbolizer;
+    question.stack_words = stack_words(symbolizer);
+    if (!domain.empty()) question.domain = analysis::domain_in(domain);
     question.driver = only != "framework";
     question.framework = only != "driver";
     const Style style = style_of_stdout();

@@ -8,6 +8,7 @@
 #include "tools/words_activity.h"
 #include "tools/words_balance.h"
 #include "tools/words_chart.h"
+#include "tools/words_leaks.h"
 #include "tools/words_management.h"
 #include "tools/words_stack.h"
 #include "tools/words_terms.h"
@@ -262,6 +263,15 @@ void put_left_at_end(Page& page, const Report& report) {
     page.table(table);
 }
 
+// The list of what was left has sums already: of that the classes add only the places that took it.
+LeakClasses beside_what_was_left(const Report& report) {
+    LeakClasses out;
+    for (const report::LeakClass& leak : report.leaks()) {
+        if (leak.kind() != report::LeakClass::never_freed || !leak.sites().empty()) *out.Add() = leak;
+    }
+    return out;
+}
+
 void put_costs(Page& page, const Report& report) {
     if (report.costs().empty()) return;
     page.heading("What the calls cost (time inside the driver, this recording)");
@@ -313,6 +323,9 @@ std::string render_report(const Report& report, const Style& style) {
     put_peaks(page, report);
     put_live_at_peaks(page, report);
     put_left_at_end(page, report);
+    put_leaks(page, beside_what_was_left(report), "Ways of holding memory that are rarely meant (at the end)",
+              report.processes_size() > 1, unless_complete(report));
+    put_hazards(page, report.hazards(), report.processes_size() > 1, unless_complete(report));
     put_costs(page, report);
     put_blind_spots(page, report);
     return page.text();

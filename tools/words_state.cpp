@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "tools/words_books.h"
+#include "tools/words_domain.h"
+#include "tools/words_leaks.h"
 #include "tools/words_report.h"
 #include "tools/words_terms.h"
 
@@ -44,12 +46,13 @@ void put_moment(Page& page, const report::State& state) {
                                          grouped(state.sequence()), human_duration(state.time_ns()));
     if (!state.mark().empty()) when = fmt::format("At the mark '{}'. {}", state.mark(), when);
     if (state.has_asked_ns()) {
-        when = fmt::format("{} after the start of the recording. {}", human_duration(state.asked_ns()),
-                           state.sequence() == 0
-                               ? "This process had made no call that counts by then."
-                               : fmt::format("The last of its events that counts by then is {}, which began {} "
-                                             "after the start.",
-                                             grouped(state.sequence()), human_duration(state.time_ns())));
+        when =
+            fmt::format("{} after the start of the recording. {}", human_duration(state.asked_ns()),
+                        state.sequence() == 0
+                            ? "This process had made no call that counts by then."
+                            : fmt::format("The last of its events that counts by then is {}, which began {} "
+                                          "after the start.",
+                                          grouped(state.sequence()), human_duration(state.time_ns())));
         if (state.calls_under_way() != 0)
             when += fmt::format(" {} under way; what {} changed does not count yet.",
                                 state.calls_under_way() == 1
@@ -59,9 +62,8 @@ void put_moment(Page& page, const report::State& state) {
     }
     page.paragraph(when);
     if (state.ended()) {
-        page.paragraph(
-            "The process had ended by then: the driver had taken back whatever is listed here.", 0,
-            Tone::kWarning);
+        page.paragraph("The process had ended by then: the driver had taken back whatever is listed here.", 0,
+                       Tone::kWarning);
     }
 }
 
@@ -206,6 +208,10 @@ std::string render_state(const report::State& state, const Style& style, const s
     put_moment(page, state);
     page.gap();
     put_health(page, state.health());
+    if (state.has_domain()) {
+        put_domain(page, state.domain());
+        return page.text();
+    }
     if (only != "framework") {
         put_books(page, state);
     }
@@ -214,6 +220,13 @@ std::string render_state(const report::State& state, const Style& style, const s
         page.paragraph("No framework's allocator told of any block up to here.", 2);
     }
     for (const report::FrameworkAllocator& allocator : state.framework()) put_framework(page, allocator);
+    if (only != "framework") {
+        const char* unless = health_warnings(state.health()).empty()
+                                 ? ""
+                                 : " But something is missing from the recording: see the top.";
+        put_leaks(page, state.leaks(), "Ways of holding memory that are rarely meant", false, unless);
+        put_hazards(page, state.hazards(), false, unless);
+    }
     return page.text();
 }
 
