@@ -134,15 +134,18 @@ void framework_rows(Table& table, const Situation& s) {
 }
 
 void others_rows(Table& table, const Situation& s) {
+    const char* processes = s.stated ? "other processes" : "other processes of this trace";
     if (s.other_processes.empty()) {
-        table.not_applicable("without_other_processes", "other processes of this trace", Blame::kOthers,
+        table.not_applicable("without_other_processes", processes, Blame::kOthers,
                              s.others.reason());
     } else {
-        table.add("without_other_processes", "other processes of this trace", Blame::kOthers, s.others,
+        table.add("without_other_processes", processes, Blame::kOthers, s.others,
                   "run it when they are not running, or on another device");
     }
-    table.add("without_unattributed", "memory that no record explains", Blame::kUnexplained, s.unattributed,
-              "trace the other processes too; see what nvidia-smi lists");
+    table.add("without_unattributed",
+              s.stated ? "contexts, and memory that the numbers do not name" : "memory that no record explains",
+              Blame::kUnexplained, s.unattributed,
+              s.stated ? "" : "trace the other processes too; see what nvidia-smi lists");
 }
 
 // Rows that give device memory back, for a request that takes some. `own`: the pool that the request is to

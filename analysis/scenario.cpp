@@ -312,7 +312,8 @@ void put_books(Situation& s, const Scenario& scenario, const Charged& charged) {
     s.pending = nothing(report::Quantity::pending_free, scope, kNone);
     s.attributed = summed(report::Quantity::attributed, own, scope,
                           "segments, driver allocations and handles that the scenario states");
-    s.others = stated(report::Quantity::other_processes, device.other_processes, scope, kStated);
+    s.others = stated(report::Quantity::other_processes, device.other_processes, scope,
+                      is_zero(device.other_processes) ? "the scenario speaks of none" : kStated);
     if (!is_zero(device.other_processes))
         s.other_processes.push_back({ProcessIndex{}, "other processes", device.other_processes});
     s.unattributed =
