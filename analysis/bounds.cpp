@@ -73,14 +73,17 @@ class Bound {
     }
     // The failed call itself bounds its own mechanism, size and moment, and nothing else.
     Bound& failed(bool same_mechanism) {
-        if (same_mechanism && s_.request.requested != 0) {
+        if (same_mechanism && s_.request.requested != 0 && !s_.hypothetical) {
             at_most(s_.request.requested - 1, "the request that failed",
                     fmt::format("{} failed at this moment", in_words(s_.request.requested)));
         }
         return *this;
     }
     report::Bound done(const std::string& note = "") {
-        if (!high_) {
+        if (!high_ && out_.mechanism() == "framework") {
+            out_.set_limited_by("not known");
+            out_.set_high_evidence("which gaps there were is not known for certain");
+        } else if (!high_) {
             out_.set_limited_by("not known");
             out_.set_high_evidence(kFreeNotKnown);
         }
@@ -114,6 +117,122 @@ std::optional<std::uint64_t> in_whole(const std::optional<std::uint64_t>& bytes,
     return bytes ? std::optional(round_down(*bytes, unit)) : std::nullopt;
 }
 
+// What a way of allocating is bounded by, beside the amount of memory.
+struct Bounded {
+    bool one_piece = false;  // it is one allocation of the driver
+    bool addresses = false;  // it needs consecutive addresses of its whole size
+};
+
+// Limits that stand against the request, each where it touches this way.
+Bound& limits(Bound& bound, const Situation& s, const Bounded& way) {
+    const bool frameworks = s.framework && s.framework->gave_up;
+    for (const Limit& limit : s.limits) {
+        bool touches = false;
+        switch (limit.kind) {
+            case LimitKind::kHostCommit:
+                touches = true;
+                break;
+            case LimitKind::kProcessFraction:
+            case LimitKind::kAllocatorLimit:
+                touches = frameworks;
+                break;
+            case LimitKind::kPerAllocation:
+                touches = way.one_piece;
+                break;
+            case LimitKind::kAddressSpace:
+                touches = way.addresses;
+                break;
+            default:
+                break;
+        }
+        if (touches && !limit.counts)
+            bound.at_most(limit.headroom.high(), limit.in_words(), limit.headroom.reason());
+    }
+    return bound;
+}
+
+// Where the runs of physical memory that nobody holds are known: one piece takes one run only if the driver
+// needs one, and pieces of whole units fill each run for itself. Joining addresses makes no run larger.
+Bound& runs_in_one_piece(Bound& bound, const Situation& s, std::uint64_t unit) {
+    if (!s.runs) return bound;
+    constexpr char kLargest[] = "the largest run of physical memory that nobody holds";
+    if (s.runs->largest.low) bound.at_least(round_down(*s.runs->largest.low, unit), kLargest);
+    if (s.one_run_needed)
+        bound.at_most(in_whole(s.runs->largest.high, unit), kLargest,
+                      "the driver needs one physical run for it");
+    return bound;
+}
+
+Bound& runs_in_pieces(Bound& bound, const Situation& s, const Interval& sum) {
+    if (!s.runs) return bound;
+    if (sum.low)
+        bound.at_least(*sum.low,
+                       fmt::format("all of {} runs of physical memory that nobody holds", s.runs->count));
+    return bound.at_most(sum.high, "the runs of physical memory that nobody holds",
+                         fmt::format("{} of them, each filled for itself", s.runs->count));
+}
+
+// What the framework's allocator could have given out of what it keeps. It refused the request, so no gap
+// that it may use was large enough; which private pool a gap belongs to is not known, so none is sure to be
+// eligible.
+report::Bound of_the_framework(const Situation& s, const FrameworkAtFailure& own) {
+    Bound out(s, "framework", own.scope);
+    std::optional<std::uint64_t> largest;
+    if (own.layout) {
+        // Whose each gap is, and that no other is meant, is stated.
+        const Interval& gaps = own.layout->views[0].gap_largest;
+        largest = gaps.high;
+        if (gaps.low)
+            out.at_least(*gaps.low, "a gap of the request's class, owner and stream, as it is stated");
+    } else if (own.agrees && own.cached.exact()) {
+        largest = own.largest_eligible;
+    }
+    out.at_most(
+        largest, "the largest gap of the request's class and stream",
+        "between blocks in segments that serve such a request, by what the allocator tells of its blocks");
+    if (own.tried != 0) {
+        out.at_most(own.tried - 1, "the request that failed",
+                    fmt::format("its allocator gave {} up at this moment", in_words(own.tried)));
+    }
+    return out.done(own.layout
+                        ? "one block of the framework's own allocator, from what it keeps already"
+                        : "one block of the framework's own allocator, from what it keeps already; which "
+                          "private pool a gap belongs to is not told");
+}
+
+// `direct`: what is witnessed to fit as it is.
+report::Bound after_compaction(const Situation& s, std::uint64_t direct) {
+    Bound out(s, "compaction", s.physical);
+    out.at_least(direct, "what fitted without any move");
+    const auto free = s.free_then.high();
+    out.at_most(free, "device-free memory", s.free_then.reason());
+    std::string moved = "nothing here says which memory could be moved";
+    if (s.movable && s.movable->count == 0) {
+        moved = s.movable->shared == 0
+                    ? "nothing of this process can be moved: none of it is reached through a mapping"
+                    : fmt::format(
+                          "nothing of this process can be moved: its mapped memory ({}) is "
+                          "shared with others",
+                          in_words(s.movable->shared));
+    } else if (s.movable) {
+        moved = fmt::format(
+            "{} in {} mapped physical allocation{} could be moved at their addresses (copied, unmapped, "
+            "mapped anew) while nothing uses them, {} of linear memory and pools not",
+            in_words(s.movable->bytes), s.movable->count, s.movable->count == 1 ? "" : "s",
+            in_words(s.movable->fixed));
+        if (free && *free < s.movable->smallest) {
+            moved += fmt::format(
+                "; but the smallest of them needs {} for its copy, and no more than {} were held by "
+                "nobody",
+                in_words(s.movable->smallest), in_words(*free));
+        }
+    }
+    return out.done(
+        "moving live allocations together adds no bytes to what nobody holds, it only joins them; pointers "
+        "of linear memory are known to the program. " +
+        moved);
+}
+
 }  // namespace
 
 std::vector<report::Bound> bounds_of(const Situation& s) {
@@ -136,48 +255,70 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
     }
     if (s.request.device == kNoDevice) return out;
 
-    out.push_back(Bound(s, "direct", s.physical)
-                      .witnessed(seen.linear)
-                      .at_most(free, sum, said)
-                      .failed(kind == Kind::kLinearAcquired)
-                      .probed(wire::ProbeMechanism::kDirect)
-                      .done("one cuMemAlloc"));
+    constexpr Bounded kPlain = {true, true};
+    constexpr Bounded kStitched = {false, true};
+    constexpr Bounded kPieces = {false, false};
+    Bound direct(s, "direct", s.physical);
+    direct.witnessed(seen.linear)
+        .at_most(free, sum, said)
+        .failed(kind == Kind::kLinearAcquired)
+        .probed(wire::ProbeMechanism::kDirect);
+    limits(runs_in_one_piece(direct, s, 1), s, kPlain);
+    out.push_back(direct.done("one cuMemAlloc"));
     const std::uint64_t minimum = s.page;
+    Bound handle(s, "vmm", s.physical);
+    handle.witnessed(seen.handle)
+        .at_most(in_whole(free, minimum), sum, said + ", in whole units of " + in_words(minimum))
+        .failed(kind == Kind::kHandleCreated)
+        .probed(wire::ProbeMechanism::kHandleMinimum);
+    limits(runs_in_one_piece(handle, s, minimum), s, kPlain);
     out.push_back(
-        Bound(s, "vmm", s.physical)
-            .witnessed(seen.handle)
-            .at_most(in_whole(free, minimum), sum, said + ", in whole units of " + in_words(minimum))
-            .failed(kind == Kind::kHandleCreated)
-            .probed(wire::ProbeMechanism::kHandleMinimum)
-            .done("one cuMemCreate at the minimum granularity; it needs an address range to be mapped"));
+        handle.done("one cuMemCreate at the minimum granularity; it needs an address range to be mapped"));
     if (s.recommended_granularity > minimum) {
         const std::uint64_t unit = s.recommended_granularity;
-        out.push_back(Bound(s, "vmm_recommended", s.physical)
-                          .at_most(in_whole(free, unit), sum, said + ", in whole units of " + in_words(unit))
-                          .failed(kind == Kind::kHandleCreated)
-                          .probed(wire::ProbeMechanism::kHandleRecommended)
-                          .done("one cuMemCreate at the recommended granularity"));
+        Bound larger(s, "vmm_recommended", s.physical);
+        // A handle of whole units is one of this granularity, whichever the program meant.
+        larger.witnessed(seen.handle % unit == 0 ? seen.handle : 0)
+            .at_most(in_whole(free, unit), sum, said + ", in whole units of " + in_words(unit))
+            .failed(kind == Kind::kHandleCreated && s.request.requested % unit == 0)
+            .probed(wire::ProbeMechanism::kHandleRecommended);
+        limits(runs_in_one_piece(larger, s, unit), s, kPlain);
+        out.push_back(larger.done("one cuMemCreate at the recommended granularity"));
     }
     Bound stitched(s, "stitched", s.physical);
     stitched.witnessed(seen.handles_together, true)
         .at_most(in_whole(free, minimum), sum, said + ", in whole units of " + in_words(minimum));
     if (kind == Kind::kHandleCreated && s.request.requested == minimum) stitched.failed(true);
-    // The trial makes the handles and maps none: it speaks of a mapped range only with the trial of addresses.
+    // The trial makes the handles and maps none: it speaks of a mapped range only with the trial of
+    // addresses.
     const std::uint64_t handles = s.probes.granted(wire::ProbeMechanism::kStitched);
     stitched
         .granted(std::min(handles, s.probes.granted(wire::ProbeMechanism::kAddresses)),
                  "in all were granted as handles, and as much in one address range, though not mapped, when "
                  "they were tried")
         .refused(wire::ProbeMechanism::kStitched);
+    if (s.runs) runs_in_pieces(stitched, s, s.runs->in_units);
+    limits(stitched, s, kStitched);
     out.push_back(
         stitched.done("many small cuMemCreate mapped side by side: consecutive addresses, no larger physical "
                       "extent and no more bytes "
                       "than nobody holds; it needs an address range, and a mapping call for each unit"));
     Bound segmented(s, "segmented", s.physical);
-    segmented.witnessed(seen.pieces_together, true)
-        .at_most(free, sum, said)
-        .granted(handles, "in all were granted as separate handles when they were tried");
+    segmented.witnessed(seen.pieces_together, true);
+    if (s.framework && s.framework->gave_up) {
+        // Its pieces may come out of the allocator's gaps as well.
+        const auto kept = s.framework->agrees ? s.framework->cached.high() : std::nullopt;
+        segmented.at_most(
+            free && kept ? std::optional(*free + std::min(*kept, UINT64_MAX - *free)) : std::nullopt,
+            "device-free memory and what the framework's allocator keeps",
+            said + "; and what lies in its segments and in no block");
+    } else {
+        segmented.at_most(free, sum, said);
+    }
+    segmented.granted(handles, "in all were granted as separate handles when they were tried");
     if (kind == Kind::kLinearAcquired && s.request.requested <= kPackedUpTo) segmented.failed(true);
+    if (s.runs) runs_in_pieces(segmented, s, s.runs->sum);
+    limits(segmented, s, kPieces);
     out.push_back(
         segmented.done("several allocations that the program addresses through a table: every consumer of "
                        "the pointer has to be changed"));
@@ -189,8 +330,8 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
             .at_most(free && cached ? std::optional(*free + *cached) : std::nullopt,
                      "device-free memory and what pools keep", "as the driver said right after the failure")
             .failed(kind == Kind::kPoolAcquired);
-        // The trial has a pool of its own, with nothing kept in it and no maximum: a refusal bounds this one only
-        // where nothing is kept either, and a grant shows what fits where no maximum stands against it.
+        // The trial has a pool of its own, with nothing kept in it and no maximum: a refusal bounds this one
+        // only where nothing is kept either, and a grant shows what fits where no maximum stands against it.
         const bool limited = std::any_of(s.pools.begin(), s.pools.end(), [&](const PoolAtFailure& each) {
             return each.pool == s.request.pool && each.said.maximum.has_value();
         });
@@ -200,6 +341,7 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
                 pool.at_most(*each.said.maximum, "the pool's maximum size", "CUmemPoolProps::maxSize");
             }
         }
+        limits(pool, s, kPlain);
         out.push_back(pool.done("one cuMemAllocAsync"));
     }
     const auto only_tried = [&](wire::ProbeMechanism mechanism, const Scope& scope, const char* note) {
@@ -210,12 +352,8 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
                "one cuMemAllocManaged: addresses now, pages of host or device as they are used");
     only_tried(wire::ProbeMechanism::kHost, s.physical.in_domain("host"), "one cuMemHostAlloc: host memory");
     only_tried(wire::ProbeMechanism::kAddresses, s.address, "one cuMemAddressReserve: addresses, no memory");
-    Bound compaction(s, "compaction", s.physical);
-    compaction.at_most(free, sum, said);
-    out.push_back(compaction.done(
-        "moving live allocations together adds no bytes to what nobody holds; pointers of linear memory are "
-        "known to the program, so only "
-        "memory that is reached through a mapping or a table can be moved, and not while kernels use it"));
+    if (s.framework && s.framework->gave_up) out.push_back(of_the_framework(s, *s.framework));
+    out.push_back(after_compaction(s, out.front().largest().low_bytes()));
     return out;
 }
 

@@ -23,6 +23,7 @@ std::uint64_t DurationHistogram::end_of(std::size_t bucket) {
 void DurationHistogram::add(std::uint64_t ns) {
     if (counts_.empty()) counts_.resize(kBuckets);
     ++counts_[std::min(bucket_of(ns), kBuckets - 1)];
+    least_ = count_ == 0 ? ns : std::min(least_, ns);
     ++count_;
     largest_ = std::max(largest_, ns);
 }

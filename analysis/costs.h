@@ -15,6 +15,7 @@ class DurationHistogram {
   public:
     void add(std::uint64_t ns);
     std::uint64_t count() const { return count_; }
+    std::uint64_t least() const { return least_; }  // 0: there are none
     std::uint64_t largest() const { return largest_; }
     // The smallest duration that at least this share of the calls did not exceed, exact to 1/32; share in (0,
     // 1].
@@ -28,6 +29,7 @@ class DurationHistogram {
 
     std::vector<std::uint64_t> counts_;
     std::uint64_t count_ = 0;
+    std::uint64_t least_ = 0;
     std::uint64_t largest_ = 0;
 };
 

@@ -15,6 +15,7 @@
 #include "analysis/health.h"
 #include "analysis/management.h"
 #include "analysis/measures.h"
+#include "analysis/mechanisms.h"
 #include "analysis/phases.h"
 #include "analysis/read/result_name.h"
 #include "analysis/rest.h"
@@ -165,6 +166,7 @@ void conclude(const Situation& situation, report::Explanation& out) {
     *out.mutable_measures() = measures_of(situation);
     for (const Counterfactual& row : rows) *out.add_counterfactuals() = message_of(row);
     for (const report::Bound& bound : bounds) *out.add_bounds() = bound;
+    *out.mutable_mechanisms() = mechanisms_of(situation, bounds);
     for (const Probe& probe : situation.probes.tried) {
         report::Probe& message = *out.add_probes();
         message.set_mechanism(mechanism_id(probe.mechanism));
@@ -214,6 +216,7 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number, co
         return out;
     }
     measure(situation, trace, walk);
+    look_at_the_run(situation);
     conclude(situation, out);
     add_call_sites(situation.internal, trace, failure.process, options.stack_words, *out.mutable_measures());
     if (const auto balance = balance_of(situation)) {

@@ -25,6 +25,7 @@
 #include "analysis/situation.h"
 #include "analysis/timeline.h"
 #include "analysis/verdict.h"
+#include "analysis/workload.h"
 
 namespace fragscope::analysis {
 namespace {
@@ -247,6 +248,8 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
             *out.add_activities() = *shown;
     }
     for (const report::FunctionCost& cost : costs_of(trace)) *out.add_costs() = cost;
+    for (report::Comparison& comparison : workload_mechanisms(trace))
+        *out.add_mechanisms() = std::move(comparison);
     if (auto management = management_of(trace)) *out.mutable_management() = std::move(*management);
     return out;
 }

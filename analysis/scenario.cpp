@@ -397,7 +397,12 @@ Situation situation_of(const Scenario& scenario) {
         runs.count = scenario.free_runs->size();
         runs.sum = sum_of(*scenario.free_runs);
         runs.largest = Interval::exactly(0);
+        runs.in_units = Interval::exactly(0);
+        const auto whole = [&](const std::optional<std::uint64_t>& bytes) {
+            return bytes ? std::optional(round_down(*bytes, s.page)) : std::nullopt;
+        };
         for (const Interval& run : *scenario.free_runs) {
+            runs.in_units = runs.in_units + Interval{whole(run.low), whole(run.high)};
             runs.largest.low = std::max(runs.largest.low.value_or(0), run.low.value_or(0));
             runs.largest.high =
                 runs.largest.high && run.high ? std::optional(std::max(*runs.largest.high, *run.high)) : std::nullopt;

@@ -70,6 +70,7 @@ void fill_in(Situation& s, SessionWalk& walk) {
     books_of_the_device(s, state, walk);
     books_of_payload(s, state);
     books_of_unmapped(s, state);
+    s.movable = movable_of(state, s.request.device);
     const std::uint64_t asked = s.request.needed.low.value_or(0);
     s.space = address_space_of(
         state, asked, s.request.draws == Draws::kAddressSpace ? s.request.alignment : s.page, s.page);

@@ -18,6 +18,8 @@
 #include "analysis/framework_at_failure.h"
 #include "analysis/internal_parts.h"
 #include "analysis/limit.h"
+#include "analysis/mechanism_facts.h"
+#include "analysis/movable.h"
 #include "analysis/probes.h"
 #include "analysis/quantity.h"
 #include "analysis/request.h"
@@ -55,6 +57,7 @@ struct Place {
 struct PhysicalRuns {
     std::uint64_t count = 0;
     Interval sum;
+    Interval in_units;  // the sum of each in whole units of the minimum granularity
     Interval largest;
 };
 
@@ -144,11 +147,18 @@ struct Situation {
     // Only where `measure` was asked for, see measures.h:
     TimesByKind call_times;
     InternalParts internal;
+    // Which memory could be moved; nothing: not known.
+    std::optional<Movable> movable;
+    // Facts of the whole run, for the comparison of mechanisms; nothing: no run stands behind it, or nobody asked.
+    std::optional<MechanismFacts> facts;
     std::string succeeded_later;  // "The same request succeeded … later, after …."; empty: not seen
 };
 
 // `walk` stands before this failure and is moved to it.
 Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& walk);
+
+// Adds `facts`: a walk over the process's whole run, for those who compare mechanisms.
+void look_at_the_run(Situation& situation);
 
 std::uint64_t since_start(const Trace& trace, TimeNs time);
 

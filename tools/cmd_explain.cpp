@@ -11,6 +11,7 @@
 #include "tools/command.h"
 #include "tools/explain_scenarios.h"
 #include "tools/frame_line.h"
+#include "tools/objective.h"
 #include "tools/words_explain.h"
 #include "tools/words_terminal.h"
 
@@ -67,6 +68,8 @@ int cmd_explain(int argc, char** argv) {
         "the format and an example. It ends with status 1 where a line cannot be read\n"
         "(standard error says where and why; the others are explained), or, with\n"
         "--check, where a conclusion is not the one that the line expects.\n\n"
+        "Below the bounds it compares other ways of backing the request. None of them is\n"
+        "a default, and without --objective none is put first.\n\n"
         "--json prints one object a line, the message Explanation of\n"
         "proto/report.proto. Where nothing failed, verdict.cause is no_failure; where\n"
         "that cannot be known, because something is missing, it is undetermined.\n\n"
@@ -94,9 +97,12 @@ int cmd_explain(int argc, char** argv) {
     CLI::Option* json_option = app.add_flag("--json", json, "one JSON object a line instead of words");
     app.add_flag("--brief", brief, "words for the cause, what to do, and what-if; not what they rest on")
         ->excludes(json_option);
+    std::string objective;
+    add_objective(app, objective);
     if (const std::optional<int> status = parse(app, argc, argv)) return *status;
     if (scenario->count() != 0) {
         scenarios.json = json;
+        scenarios.objective = objective;
         scenarios.pages = brief ? Pages::kBrief : Pages::kWhole;
         return explain_scenarios(scenarios);
     }
@@ -123,7 +129,8 @@ int cmd_explain(int argc, char** argv) {
     bool first = true;
     bool explained = false;
     for (const std::uint32_t n : chosen(all, number, failures)) {
-        const report::Explanation explanation = analysis::explain_failure(*trace, n, options);
+        report::Explanation explanation = analysis::explain_failure(*trace, n, options);
+        order_by(objective, explanation);
         status = status_of(explanation.health());
         explained = explanation.has_request();
         const std::string rule =

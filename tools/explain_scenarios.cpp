@@ -6,6 +6,7 @@
 #include "analysis/read/scenario_reader.h"
 #include "tools/answer.h"
 #include "tools/command.h"
+#include "tools/objective.h"
 #include "tools/words_terminal.h"
 
 namespace fragscope::tools {
@@ -60,6 +61,7 @@ int explain_scenarios(const ScenarioOptions& options) {
             continue;
         }
         report::Explanation explanation = analysis::explain_scenario(*line.text.scenario);
+        order_by(options.objective, explanation);
         explanation.mutable_scenario()->set_file(options.file);
         explanation.mutable_scenario()->set_line(line.number);
         ++counts.explained;

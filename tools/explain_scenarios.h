@@ -12,6 +12,7 @@ struct ScenarioOptions {
     bool json = false;
     bool check = false;  // compare with what each line expects
     Pages pages = Pages::kWhole;
+    std::string objective;  // empty: none was declared
 };
 
 // The exit status of the command.

@@ -11,6 +11,7 @@
 #include "tools/words_bounds.h"
 #include "tools/words_management.h"
 #include "tools/words_measures.h"
+#include "tools/words_mechanisms.h"
 #include "tools/words_report.h"
 #include "tools/words_stack.h"
 #include "tools/words_terms.h"
@@ -444,6 +445,7 @@ std::string render_explanation(const Explanation& explanation, const Style& styl
     put_measures(page, explanation.measures());
     put_bounds(page, explanation);
     put_probes(page, explanation);
+    put_mechanisms(page, explanation);
     put_list(page, "What is not known", explanation.not_known(), false,
              "Nothing further is known to be missing.");
     return page.text();

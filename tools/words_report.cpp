@@ -10,6 +10,7 @@
 #include "tools/words_chart.h"
 #include "tools/words_leaks.h"
 #include "tools/words_management.h"
+#include "tools/words_mechanisms.h"
 #include "tools/words_stack.h"
 #include "tools/words_terms.h"
 
@@ -327,6 +328,7 @@ std::string render_report(const Report& report, const Style& style) {
               report.processes_size() > 1, unless_complete(report));
     put_hazards(page, report.hazards(), report.processes_size() > 1, unless_complete(report));
     put_costs(page, report);
+    put_mechanisms(page, report);
     put_blind_spots(page, report);
     return page.text();
 }

@@ -210,7 +210,9 @@ std::string_view contiguity_words(Request::Contiguity contiguity) {
 }
 
 std::string mechanism_words(const std::string& mechanism) {
-    static constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kWords = {{
+    static constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kWords = {{
+        {"framework", "one block from what the framework's allocator keeps"},
+        {"vmm_smaller", "a granularity below the device's minimum"},
         {"vmm_recommended", "one physical handle (cuMemCreate) at the recommended granularity"},
         {"direct", "one plain allocation (cuMemAlloc)"},
         {"vmm", "one physical handle (cuMemCreate)"},

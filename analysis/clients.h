@@ -1,0 +1,24 @@
+// Whose allocator the program uses, as far as its records show: by the functions that it was seen to call and
+// the files that it was seen to have loaded. Settings are named for those only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/trace.h"
+
+namespace fragscope::analysis {
+
+enum class ClientKind : std::uint8_t { kPyTorch, kTensorFlow, kJax, kRmm };
+
+struct Client {
+    ClientKind kind = ClientKind::kPyTorch;
+    std::string seen_by;        // a few words
+    bool tells_blocks = false;  // its allocator's blocks are in the trace
+};
+
+const char* client_name(ClientKind kind);
+std::vector<Client> clients_of(const Trace& trace, ProcessIndex process);
+
+}  // namespace fragscope::analysis
