@@ -217,7 +217,9 @@ std::vector<std::string> not_known_in(const Situation& s) {
                       "holds. A recording of the failing run tells (`fragscope run --probe-on-oom`).");
         return out;
     }
-    if (!s.snapshot.complete && !s.snapshot.by_program) {
+    if (s.hypothetical && !s.device_free.known()) {
+        out.push_back("What nobody on the device held at this moment: " + s.not_asked + ".");
+    } else if (!s.snapshot.complete && !s.snapshot.by_program) {
         out.push_back(
             "What the driver said right after this failure: the recording has no complete snapshot of it. "
             "The driver "

@@ -82,10 +82,15 @@ std::optional<Balance> balance_of(const Situation& s) {
     out.device = s.request.device;
     out.device_name = s.device;
     out.index = s.snapshot.moment;
-    out.from_ns = s.event->start.value;
-    const auto& events = s.trace->events[s.failure.process.value];
-    const Event& asked = events[std::min(out.index, events.size() - 1)];
-    out.to_ns = asked.start.value + asked.duration_ns;
+    out.from_ns = s.place.from_ns;
+    out.to_ns = s.place.to_ns;
+    if (s.hypothetical) {
+        out.index = s.snapshot.devices.at(s.request.device).index;
+    } else {
+        const auto& events = s.trace->events[s.failure.process.value];
+        const Event& asked = events[std::min(out.index, events.size() - 1)];
+        out.to_ns = asked.start.value + asked.duration_ns;
+    }
     out.scope = s.physical;
     out.capacity = *s.capacity.low();
     out.device_free = *s.device_free.low();

@@ -11,24 +11,25 @@ namespace {
 
 using wire::Kind;
 
-constexpr char kNothingWitnessed[] =
-    "nothing of this kind succeeded between the failure and this process's next release";
-constexpr char kFreeNotKnown[] = "how much of the device was held by nobody at the failure is not known";
+std::string nothing_witnessed(const Situation& s) {
+    return fmt::format("nothing of this kind succeeded between {} and this process's next release",
+                       s.moment_in_words());
+}
 
 class Bound {
   public:
     Bound(const Situation& s, const char* mechanism, const Scope& scope) : s_(s), scope_(scope) {
         out_.set_mechanism(mechanism);
-        out_.set_low_evidence(kNothingWitnessed);
+        out_.set_low_evidence(nothing_witnessed(s_));
         low_ = 0;
     }
     // Successes of this mechanism in the same state, one call or several together.
     Bound& witnessed(std::uint64_t bytes, bool together = false) {
         if (bytes > low_) {
             low_ = bytes;
-            out_.set_low_evidence(
-                fmt::format("{} {} after the failure, before this process released anything", in_words(bytes),
-                            together ? "in all, of one call or several, succeeded" : "succeeded"));
+            out_.set_low_evidence(fmt::format(
+                "{} {} after {}, before this process released anything", in_words(bytes),
+                together ? "in all, of one call or several, succeeded" : "succeeded", s_.moment_in_words()));
         }
         return *this;
     }
@@ -73,10 +74,23 @@ class Bound {
     }
     // The failed call itself bounds its own mechanism, size and moment, and nothing else.
     Bound& failed(bool same_mechanism) {
-        if (same_mechanism && s_.request.requested != 0 && !s_.hypothetical) {
-            at_most(s_.request.requested - 1, "the request that failed",
-                    fmt::format("{} failed at this moment", in_words(s_.request.requested)));
+        const std::uint64_t bytes = s_.refused_then ? s_.refused_then->bytes : s_.request.requested;
+        if (same_mechanism && s_.refused() && bytes != 0) {
+            at_most(bytes - 1, "the request that failed",
+                    fmt::format("{} failed at this moment", in_words(bytes)));
         }
+        return *this;
+    }
+    // It comes in pieces: what the memory has to look like bounds it as much as how much there is.
+    Bound& in_pieces() {
+        if (s_.contract.allows_stitching()) return *this;
+        low_ = 0;
+        high_ = 0;
+        tried_ = false;
+        out_.set_limited_by("the contract");
+        out_.set_low_evidence("no success in pieces counts for it");
+        out_.set_high_evidence(
+            "the memory has to be one physical piece, and pieces that are joined by addresses stay pieces");
         return *this;
     }
     report::Bound done(const std::string& note = "") {
@@ -85,7 +99,8 @@ class Bound {
             out_.set_high_evidence("which gaps there were is not known for certain");
         } else if (!high_) {
             out_.set_limited_by("not known");
-            out_.set_high_evidence(kFreeNotKnown);
+            out_.set_high_evidence(fmt::format("how much of the device was held by nobody at {} is not known",
+                                               s_.moment_in_words()));
         }
         if (high_ && low_ > *high_ && tried_) {
             // Granted right after what bounds it from above: not of that moment, and worth its word.
@@ -97,7 +112,7 @@ class Bound {
         } else if (high_ && low_ > *high_) {
             // More than there was: others gave something back in between, so it is no witness of that moment.
             low_ = 0;
-            out_.set_low_evidence(kNothingWitnessed);
+            out_.set_low_evidence(nothing_witnessed(s_));
         }
         *out_.mutable_largest() =
             Quantity::bounded(report::Quantity::largest_allocatable, {low_, high_}, scope_, note).message();
@@ -172,7 +187,7 @@ Bound& runs_in_pieces(Bound& bound, const Situation& s, const Interval& sum) {
                          fmt::format("{} of them, each filled for itself", s.runs->count));
 }
 
-// What the framework's allocator could have given out of what it keeps. It refused the request, so no gap
+// What the framework's allocator could have given out of what it keeps. Where it refused the request, no gap
 // that it may use was large enough; which private pool a gap belongs to is not known, so none is sure to be
 // eligible.
 report::Bound of_the_framework(const Situation& s, const FrameworkAtFailure& own) {
@@ -190,9 +205,10 @@ report::Bound of_the_framework(const Situation& s, const FrameworkAtFailure& own
     out.at_most(
         largest, "the largest gap of the request's class and stream",
         "between blocks in segments that serve such a request, by what the allocator tells of its blocks");
-    if (own.tried != 0) {
-        out.at_most(own.tried - 1, "the request that failed",
-                    fmt::format("its allocator gave {} up at this moment", in_words(own.tried)));
+    const std::uint64_t refused = s.refused_then ? s.refused_then->bytes : own.tried;
+    if (refused != 0 && s.refused()) {
+        out.at_most(refused - 1, "the request that failed",
+                    fmt::format("its allocator gave {} up at this moment", in_words(refused)));
     }
     return out.done(own.layout
                         ? "one block of the framework's own allocator, from what it keeps already"
@@ -246,7 +262,9 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
     if (s.request.draws == Draws::kAddressSpace) {
         out.push_back(Bound(s, "reservation", s.address)
                           .witnessed(seen.reservation)
-                          .at_least(std::min(s.space.small_witnessed_largest, s.request.requested - 1),
+                          .at_least(s.refused()
+                                        ? std::min(s.space.small_witnessed_largest, s.request.requested - 1)
+                                        : s.space.small_witnessed_largest,
                                     "the largest gap that was reserved before and was given back")
                           .failed(true)
                           .probed(wire::ProbeMechanism::kAddresses)
@@ -299,6 +317,7 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
         .refused(wire::ProbeMechanism::kStitched);
     if (s.runs) runs_in_pieces(stitched, s, s.runs->in_units);
     limits(stitched, s, kStitched);
+    stitched.in_pieces();
     out.push_back(
         stitched.done("many small cuMemCreate mapped side by side: consecutive addresses, no larger physical "
                       "extent and no more bytes "
@@ -319,16 +338,19 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
     if (kind == Kind::kLinearAcquired && s.request.requested <= kPackedUpTo) segmented.failed(true);
     if (s.runs) runs_in_pieces(segmented, s, s.runs->sum);
     limits(segmented, s, kPieces);
-    out.push_back(
-        segmented.done("several allocations that the program addresses through a table: every consumer of "
-                       "the pointer has to be changed"));
+    segmented.in_pieces();
+    out.push_back(segmented.done(
+        s.contract.allows_pieces()
+            ? "several allocations that the program addresses through a table, as its contract allows"
+            : "several allocations that the program addresses through a table: every consumer of the pointer "
+              "has to be changed"));
 
     if (s.used_pools) {
         Bound pool(s, "pool", s.physical);
         const auto cached = s.cached.high();
         pool.witnessed(seen.pool)
             .at_most(free && cached ? std::optional(*free + *cached) : std::nullopt,
-                     "device-free memory and what pools keep", "as the driver said right after the failure")
+                     "device-free memory and what pools keep", "as the driver said " + s.when)
             .failed(kind == Kind::kPoolAcquired);
         // The trial has a pool of its own, with nothing kept in it and no maximum: a refusal bounds this one
         // only where nothing is kept either, and a grant shows what fits where no maximum stands against it.

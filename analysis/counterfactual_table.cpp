@@ -14,7 +14,8 @@ CounterfactualTable::CounterfactualTable(const Situation& situation, Quantity ba
     row.by_bytes = base_;
     row.reason = base_.reason();
     decide(row, base_, {});
-    if (row.fit == Fit::kFits) row.reason += "; by bytes only, as the call failed all the same";
+    if (row.fit == Fit::kFits && situation.refused())
+        row.reason += "; by bytes only, as the call failed all the same";
 }
 
 void CounterfactualTable::bound_by_the_failure() {

@@ -298,10 +298,19 @@ std::vector<Counterfactual> address_rows(const Situation& s) {
     // The failure itself shows that no gap of the needed size was eligible.
     const std::uint64_t asked = s.request.needed.low.value_or(0);
     const Quantity base =
-        Quantity::bounded(report::Quantity::largest_allocatable,
+        s.refused() ? Quantity::bounded(
+                          report::Quantity::largest_allocatable,
                           {space.small_witnessed_largest, asked == 0 ? 0 : asked - 1}, s.address,
                           "at least the largest gap that was reserved before and was given back; less than "
-                          "the request, which failed");
+                          "the request, which failed")
+                    : Quantity::bounded(
+                          report::Quantity::largest_allocatable,
+                          {s.contract.allows_pieces() ? space.witnessed.sum() : space.witnessed.largest(),
+                           std::nullopt},
+                          s.address,
+                          s.contract.allows_pieces()
+                              ? "at least the gaps that were reserved before and were given back, together"
+                              : "at least the largest gap that was reserved before and was given back");
     Table table(s, base, needed_of(s, s.address));
     const auto none = [&](const char* id, const char* what, Blame blame) {
         table.not_applicable(id, what, blame, kPhysicalOnly);
@@ -313,7 +322,8 @@ std::vector<Counterfactual> address_rows(const Situation& s) {
     none("without_other_processes", "other processes of this trace", Blame::kOthers);
     none("without_unattributed", "memory that no record explains", Blame::kUnexplained);
     const Quantity merged = Quantity::bounded(
-        report::Quantity::eligible_free, {space.small_witnessed_sum, space.small_sum}, s.address,
+        report::Quantity::eligible_free,
+        {space.small_witnessed_sum, s.refused() ? std::optional(space.small_sum) : std::nullopt}, s.address,
         fmt::format("gaps that were reserved before and were given back, {} in all; gaps that were never "
                     "seen in use may add {}",
                     in_words(space.small_witnessed_sum),
@@ -364,13 +374,16 @@ std::vector<Counterfactual> pool_rows(const Situation& s) {
     Interval reach = growth;
     const Interval cached = pool != nullptr ? pool->cached.interval() : Interval{0, std::nullopt};
     reach.high = growth.high && cached.high ? std::optional(*growth.high + *cached.high) : std::nullopt;
+    if (s.contract.allows_pieces()) reach = growth + cached;
     const std::string limit = room ? fmt::format("; its maximum leaves {}", in_words(*room)) : "";
     Table table(s, Quantity::bounded(report::Quantity::eligible_free, reach, s.physical,
                                   "what nobody on the device holds, for the pool to grow, and at most all "
                                   "that the pool keeps unused" +
                                       limit),
                 needed_of(s, s.physical));
-    if (cached.high.value_or(1) != 0) table.bound_by_the_failure();
+    // One request that failed says nothing of as many bytes in pieces.
+    if (s.refused() && !s.contract.allows_pieces() && cached.high.value_or(1) != 0)
+        table.bound_by_the_failure();
     // Memory given back to the device helps only as far as the pool may grow.
     if (room && growth.high && *room <= *growth.high) {
         const std::string why =
@@ -424,7 +437,9 @@ std::vector<Counterfactual> unaccounted_rows(const Situation& s) {
 
 }  // namespace
 
-std::vector<Counterfactual> counterfactuals_of(const Situation& s) {
+namespace {
+
+std::vector<Counterfactual> rows_of(const Situation& s) {
     switch (s.request.draws) {
         case Draws::kPhysical:
         case Draws::kStack:
@@ -441,6 +456,38 @@ std::vector<Counterfactual> counterfactuals_of(const Situation& s) {
         default:
             return unaccounted_rows(s);
     }
+}
+
+// A block that somebody asks about could also be cut out of a gap of its allocator. Sums of removals do not
+// start there: merged gaps are one of them.
+void count_the_gap(const Situation& s, Counterfactual& base) {
+    if (!s.hypothetical || !s.framework || s.framework->largest_eligible == 0) return;
+    std::uint64_t gap = s.framework->largest_eligible;
+    if (s.contract.allows_pieces()) {
+        gap = 0;
+        for (const FrameworkDomain& domain : s.framework->domains) {
+            if (domain.large == (s.framework->tried > kSmallBlock))
+                gap += std::min(domain.gaps.sum(), UINT64_MAX - gap);
+        }
+    }
+    const auto high = base.available.high();
+    base.reason += fmt::format(
+        "; or {} of {} in its allocator's segments, if of the request's stream and of no private pool",
+        s.contract.allows_pieces() ? "gaps" : "a gap", in_words(gap));
+    base.available =
+        Quantity::bounded(report::Quantity::eligible_free,
+                          {base.available.low(), high ? std::optional(std::max(*high, gap)) : std::nullopt},
+                          s.physical, base.reason);
+    base.fit = fit_of(base.available.interval(), base.needed.interval());
+}
+
+}  // namespace
+
+std::vector<Counterfactual> counterfactuals_of(const Situation& s) {
+    std::vector<Counterfactual> rows = rows_of(s);
+    Counterfactual& base = rows.front();
+    count_the_gap(s, base);
+    return rows;
 }
 
 report::Counterfactual message_of(const Counterfactual& row) {

@@ -9,6 +9,7 @@
 #include "analysis/balance.h"
 #include "analysis/balances_shown.h"
 #include "analysis/bounds.h"
+#include "analysis/consumers.h"
 #include "analysis/counterfactuals.h"
 #include "analysis/domains.h"
 #include "analysis/failed_call.h"
@@ -177,6 +178,7 @@ void conclude(const Situation& situation, report::Explanation& out) {
         if (probe.granularity != 0) message.set_granularity_bytes(probe.granularity);
     }
     out.set_probes_note(ended_in_words(situation.probes));
+    *out.mutable_contract() = message_of(situation.contract);
     for (const std::string& action : actions_for(situation, rows, out.verdict())) out.add_actions(action);
     for (const std::string& unknown : not_known_in(situation)) out.add_not_known(unknown);
 }
@@ -202,8 +204,13 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number, co
     }
     const Failure& failure = failures[number - 1];
     out.set_id(fmt::format("failure:{}", number));
-    SessionWalk walk(trace);
+    ConsumerRecorder consumers;
+    SessionWalk walk(trace, [&](ProcessIndex process, const ProcessState& state, const Event& event) {
+        if (process == failure.process) consumers.add(state, event);
+    });
     Situation situation = situation_at(trace, failure, walk);
+    set_contract(situation,
+                 contract_of(situation.request, options.contract, consumers, trace, failure.process));
     *out.mutable_request() = request_message(situation, options.stack_words);
     if (!failure.allocation) {
         const Event& event = *situation.event;

@@ -5,7 +5,8 @@
 namespace fragscope::analysis {
 
 report::Explanation explain_scenario(const Scenario& scenario) {
-    const Situation situation = situation_of(scenario);
+    Situation situation = situation_of(scenario);
+    set_contract(situation, contract_of(situation.request, std::nullopt));
     report::Explanation out;
     out.set_id(scenario.id);
     out.mutable_scenario()->set_title(scenario.title);

@@ -97,6 +97,26 @@ std::optional<std::uint32_t> default_failure(const std::vector<Failure>& failure
     return std::nullopt;
 }
 
+void note_answer(FailureSnapshot& snapshot, const Event& event, std::size_t index) {
+    if (event.kind == Kind::kDeviceMemory) {
+        snapshot.devices[event.device] = {event.address.value, event.bytes.value, index};
+    } else if (event.kind == Kind::kPoolState) {
+        PoolWord& pool = snapshot.pools[event.object];
+        pool.used = event.address.value;
+        pool.reserved = event.bytes.value;
+        pool.threshold = event.extra;
+        pool.device = event.device;
+    } else if (event.kind == Kind::kGraphMemory) {
+        snapshot.graphs[event.device] = {event.address.value, event.bytes.value};
+    } else if (event.kind == Kind::kPoolHigh) {
+        PoolWord& pool = snapshot.pools[event.object];
+        pool.used_high = event.address.value;
+        pool.reserved_high = event.bytes.value;
+        if (event.extra != 0) pool.maximum = event.extra;
+        pool.device = event.device;
+    }
+}
+
 FailureSnapshot snapshot_of(const EventLog& events, std::size_t failed) {
     FailureSnapshot out;
     out.moment = failed;
@@ -115,25 +135,11 @@ FailureSnapshot snapshot_of(const EventLog& events, std::size_t failed) {
         }
         if (!event.has(wire::kByShim) || !event.has(wire::kSnapshot)) break;
         if (event.failed()) continue;
-        if (event.kind == Kind::kDeviceMemory) {
-            if (!asked) out.moment = i;
+        if (event.kind == Kind::kDeviceMemory && !asked) {
+            out.moment = i;
             asked = true;
-            out.devices[event.device] = {event.address.value, event.bytes.value, i};
-        } else if (event.kind == Kind::kPoolState) {
-            PoolWord& pool = out.pools[event.object];
-            pool.used = event.address.value;
-            pool.reserved = event.bytes.value;
-            pool.threshold = event.extra;
-            pool.device = event.device;
-        } else if (event.kind == Kind::kGraphMemory) {
-            out.graphs[event.device] = {event.address.value, event.bytes.value};
-        } else if (event.kind == Kind::kPoolHigh) {
-            PoolWord& pool = out.pools[event.object];
-            pool.used_high = event.address.value;
-            pool.reserved_high = event.bytes.value;
-            if (event.extra != 0) pool.maximum = event.extra;
-            pool.device = event.device;
         }
+        note_answer(out, event, i);
     }
     if (!out.complete) {
         // Its end is missing, so it may be another's or half of one: none of its numbers is used.

@@ -71,6 +71,9 @@ struct FailureSnapshot {
     std::map<int, GraphWord> graphs;  // by ordinal
 };
 
+// Takes one answer of the driver in, if it is one: `index` of its event.
+void note_answer(FailureSnapshot& snapshot, const Event& event, std::size_t index);
+
 FailureSnapshot snapshot_of(const EventLog& events, std::size_t failed);
 
 }  // namespace fragscope::analysis

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "analysis/callers.h"
+#include "analysis/contract.h"
 #include "analysis/failures.h"
 #include "analysis/trace.h"
 #include "proto/report.pb.h"
@@ -15,6 +16,8 @@ struct ReportOptions {
     std::uint32_t verdicts = 100;
     // What the frames of call stacks are called; nothing: files and offsets.
     StackWords stack_words;
+    // What a failed request's memory has to look like; nothing: what is inferred.
+    std::optional<Shape> contract;
 };
 
 report::Report make_report(const Trace& trace, const ReportOptions& options = {});

@@ -33,6 +33,7 @@ namespace situation_parts {
 
 void place_the_request(Situation& s, SessionWalk& walk, Sequence at) {
     const ProcessState& state = walk.failing();
+    set_contract(s, contract_of(s.request, std::nullopt));
     s.device = device_uuid(*s.trace, s.failure.process, s.request.device);
     if (s.device.empty() && s.request.device != kNoDevice)
         s.device = fmt::format("device {}", s.request.device);
@@ -47,7 +48,7 @@ void place_the_request(Situation& s, SessionWalk& walk, Sequence at) {
     s.address = s.physical.in_domain("virtual");
     s.address.device.clear();
     s.losses = losses_of(*s.trace, s.failure.process);
-    s.not_asked = why_not_asked(s);
+    if (!s.hypothetical) s.not_asked = why_not_asked(s);
     s.contradictions = state.contradictions();
     s.books = with_contradictions(s.losses, s.contradictions);
     s.used_pools = state.used_pools();
@@ -71,7 +72,8 @@ void fill_in(Situation& s, SessionWalk& walk) {
     books_of_payload(s, state);
     books_of_unmapped(s, state);
     s.movable = movable_of(state, s.request.device);
-    const std::uint64_t asked = s.request.needed.low.value_or(0);
+    // Where nothing was refused, no gap is known not to be eligible.
+    const std::uint64_t asked = s.refused() ? s.request.needed.low.value_or(0) : UINT64_MAX;
     s.space = address_space_of(
         state, asked, s.request.draws == Draws::kAddressSpace ? s.request.alignment : s.page, s.page);
     s.limits = limits_at(s);
@@ -81,6 +83,14 @@ void fill_in(Situation& s, SessionWalk& walk) {
 }
 
 }  // namespace situation_parts
+
+void set_contract(Situation& s, Contract contract) {
+    s.request.contiguity = static_cast<report::Request::Contiguity>(contract.shape);
+    s.request.contiguity_reason = contract.declared ? "declared (--contract)" : contract.reasoning;
+    const bool one_run = contract.shape == report::Contract::physical;
+    s.one_run_needed = contract.declared ? one_run : one_run || s.one_run_needed;
+    s.contract = std::move(contract);
+}
 
 Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& walk) {
     Situation s;

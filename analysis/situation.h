@@ -2,8 +2,8 @@
 // domains, counterfactuals, verdict and bounds stand. All physical quantities have one scope, so they may be
 // combined; nothing of another moment is in here.
 //
-// Whoever concludes from it reads its values only: `trace`, `event` and `named` are for its makers and for those
-// who show the call itself, and are null where no trace stands behind it.
+// Whoever concludes from it reads its values only: `trace`, `event` and `named` are for its makers and for
+// those who show the call itself, and are null where no trace stands behind it.
 #pragma once
 
 #include <memory>
@@ -14,6 +14,7 @@
 #include "analysis/address_space.h"
 #include "analysis/call_times.h"
 #include "analysis/charged.h"
+#include "analysis/contract.h"
 #include "analysis/failures.h"
 #include "analysis/framework_at_failure.h"
 #include "analysis/internal_parts.h"
@@ -47,9 +48,10 @@ struct PoolAtFailure {
 
 // Where a request stands among its process's events, and the time that its situation speaks of.
 struct Place {
-    std::size_t before = 0;     // events [0, before) came before it
-    std::size_t after = 0;      // events from here on came after it; a failed call itself is in neither
-    std::uint64_t from_ns = 0;  // CLOCK_MONOTONIC: from the call's begin, or the moment, to the driver's last word
+    std::size_t before = 0;  // events [0, before) came before it
+    std::size_t after = 0;   // events from here on came after it; a failed call itself is in neither
+    std::uint64_t from_ns =
+        0;  // CLOCK_MONOTONIC: from the call's begin, or the moment, to the driver's last word
     std::uint64_t to_ns = 0;
 };
 
@@ -63,18 +65,32 @@ struct PhysicalRuns {
 
 struct Situation {
     const Trace* trace = nullptr;
-    // No call made this request: a person asks what would have come of it (situation_if.h). `event` and `named`
-    // are null, and `failure` names its process only.
+    // No call made this request: a person asks what would have come of it (situation_if.h). `event` and
+    // `named` are null, and `failure` names its process only.
     bool hypothetical = false;
+    struct Refusal {
+        std::uint64_t bytes = 0;
+        std::uint64_t sequence = 0;
+    };
+    // A request of the same kind and of no more bytes that was refused in the same state: it decides as well.
+    std::optional<Refusal> refused_then;
+    // Whether the driver or an allocator is known to have refused: that bounds what there was from above.
+    bool refused() const { return !hypothetical || refused_then.has_value(); }
+    const char* moment_in_words() const { return hypothetical ? "this moment" : "the failure"; }
+    const char* then() const { return hypothetical ? "at this moment" : "right after the failure"; }
     Failure failure;
     std::optional<Event> event;  // the driver's, where a framework's allocator gave up because of one
     std::optional<Event> named;  // the one that the failure's number stands for
     Place place;
     FailureSnapshot snapshot;
     std::string when = "right after the failure";  // the driver was asked, if it was
+    // What it said of device-free memory, where calls of other threads were under way meanwhile; hypothetical
+    // only.
+    std::optional<Interval> said_between;
     Probes probes;  // tried right after it
     Witnesses witnesses;
     RequestFacts request;
+    Contract contract;                // of the request; see set_contract
     std::string device;               // UUID or a name for it
     bool device_of_snapshot = false;  // the call names none; its own snapshot speaks of exactly this one
     Scope physical;                   // scope of the books of the device
@@ -154,7 +170,10 @@ struct Situation {
     std::string succeeded_later;  // "The same request succeeded … later, after …."; empty: not seen
 };
 
-// `walk` stands before this failure and is moved to it.
+// What everything about the request is held against from now on.
+void set_contract(Situation& situation, Contract contract);
+
+// `walk` stands before this failure and is moved to it. Its contract is what the call alone shows.
 Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& walk);
 
 // Adds `facts`: a walk over the process's whole run, for those who compare mechanisms.

@@ -13,7 +13,10 @@ using wire::Kind;
 bool is_alike(const Situation& s, const Event& event) {
     // A call that names no device is compared with others that name none.
     const int device = s.device_of_snapshot ? kNoDevice : s.request.device;
-    return event.kind == s.request.kind && device_of_call(event) == device;
+    // A framework's allocator tells of what it gives out and of what it gives up in records of two kinds.
+    const bool block =
+        s.hypothetical && s.request.kind == Kind::kBlockRefused && event.kind == Kind::kBlockAcquired;
+    return (event.kind == s.request.kind || block) && device_of_call(event) == device;
 }
 
 // Whether and when the same request was met later: what was given back in between is worth naming.
@@ -38,7 +41,8 @@ void look_ahead(Situation& s) {
         const bool named =
             last_release && last_release->function.value < s.trace->functions.size();
         s.succeeded_later =
-            fmt::format("The same request succeeded {} later{}.", when,
+            fmt::format("{} succeeded {} later{}.",
+                        s.hypothetical ? "A request of this kind, and no smaller," : "The same request", when,
                         named ? ", after " + s.trace->functions[last_release->function.value]
                         : last_release ? ", after this process gave something back"
                                                   : ", though this process had given nothing back");

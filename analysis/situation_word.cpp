@@ -64,6 +64,12 @@ void word_of_the_device(Situation& s) {
         s.device_free =
             Quantity::measured(report::Quantity::device_free, said->second.free, s.physical,
                                fmt::format("cuMemGetInfo {}: held by nobody on the device{}", when, whose));
+        if (s.said_between) {
+            s.device_free = Quantity::bounded(
+                report::Quantity::device_free, *s.said_between, s.physical,
+                s.device_free.reason() +
+                    "; calls of other threads that take or give back memory were under way meanwhile");
+        }
     } else {
         s.capacity =
             device != nullptr && device->has_capacity_bytes()

@@ -72,8 +72,7 @@ std::optional<Verdict> decided_by_own(const Situation& s, const std::vector<Coun
                             "amounts do not tell.",
                             free_and_needed(s), main.removed, maybe.removed),
                 s.stated ? exact_amounts(s)
-                         : fmt::format("how many bytes that is ({}), at the failure",
-                                       in_words(maybe.freed.interval())));
+                         : fmt::format("how many bytes that is ({}), {}", in_words(maybe.freed.interval()), s.then()));
         }
     }
     return own_cause(s, rows, enough);
@@ -127,6 +126,7 @@ Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& 
     if (base == Fit::kFits) return s.stated ? against_what_is_stated(s, rows) : against_the_numbers(s);
     if (base == Fit::kCannotTell) {
         if (s.stated) return stated_too_wide(s, rows);
+        if (s.one_run_needed && !s.runs) return one_run_not_seen(s);
         if (s.request.draws == Draws::kContext) {
             return undetermined(fmt::format("How much {} needs, the call does not say; {}.",
                                             s.request.in_words, held_by_nobody(s)),
@@ -153,7 +153,7 @@ Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& 
         if (s.stated) measurement = exact_amounts(s);
         if (unknown_cache && !s.stated) {
             measurement =
-                "the pools' reserved and used sizes right after the failure, with every stream synchronised";
+                fmt::format("the pools' reserved and used sizes {}, with every stream synchronised", s.then());
         }
         if (unproven_waste && !s.stated) {
             if (!measurement.empty()) measurement += "; ";
@@ -347,6 +347,7 @@ bool on_device(Draws draws) {
 }  // namespace
 
 Verdict verdict_of(const Situation& s, const std::vector<Counterfactual>& rows) {
+    if (auto out = of_a_hypothetical(s, rows)) return *out;
     Verdict out = cause_in(s, rows);
     add_margins(out, s, rows);
     if (!on_device(s.request.draws)) return out;

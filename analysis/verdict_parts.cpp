@@ -52,4 +52,11 @@ std::string free_and_needed(const Situation& s) {
                        held_by_nobody(s));
 }
 
+Verdict one_run_not_seen(const Situation& s) {
+    return undetermined(
+        fmt::format("{}. Whether so much of it lay in one physical piece is not visible to a program.",
+                    free_and_needed(s)),
+        "the same request at this moment, by the call whose memory is known to be of one piece");
+}
+
 }  // namespace fragscope::analysis::verdict

@@ -58,6 +58,12 @@ report::Verdict own_cause(const Situation& situation, const std::vector<Counterf
 std::string framework_words(const Situation& situation, const Counterfactual& main);
 std::string rounding_words(const Situation& situation);
 std::string limit_words(const Situation& situation, const Counterfactual& main);
+// What has to be one physical piece may not have been there in one, whatever the sum.
+report::Verdict one_run_not_seen(const Situation& situation);
+// Of a request that nobody made: that it would have been met, or that it cannot be told. Nothing: it would
+// not have been met, or there is a failure to decide.
+std::optional<report::Verdict> of_a_hypothetical(const Situation& situation,
+                                                 const std::vector<Counterfactual>& rows);
 // What only the framework's own allocator can have refused; nothing: the driver's answer explains it.
 std::optional<report::Verdict> refused_by_allocator(const Situation& situation,
                                                     const std::vector<Counterfactual>& rows);

@@ -7,17 +7,70 @@
 #include <vector>
 
 #include "analysis/explain.h"
+#include "analysis/explain_if.h"
 #include "tools/answer.h"
 #include "tools/command.h"
 #include "tools/explain_scenarios.h"
 #include "tools/frame_line.h"
 #include "tools/objective.h"
+#include "tools/size_text.h"
 #include "tools/words_explain.h"
 #include "tools/words_terminal.h"
 
 namespace fragscope::tools {
 
 namespace {
+
+// Empty, or what is wrong with what was typed: CLI11's way.
+std::string not_a_size(const std::string& text) {
+    const auto bytes = parse_size(text);
+    if (bytes && *bytes != 0) return "";
+    return fmt::format(
+        "'{}' is no size of a request: expected bytes, or a whole number with a unit, as 3GiB or 512MiB",
+        text);
+}
+std::string not_a_moment(const std::string& text) {
+    return analysis::where_of(text)
+               ? ""
+               : fmt::format("'{}' is no moment: expected {}", text, analysis::kWhereForms);
+}
+std::string not_a_mechanism(const std::string& text) {
+    return analysis::mechanism_named(text)
+               ? ""
+               : fmt::format("'{}' is no way of allocating: expected {}", text, analysis::kMechanismForms);
+}
+std::string not_a_contract(const std::string& text) {
+    return analysis::shape_named(text)
+               ? ""
+               : fmt::format("'{}' is no contract: expected physical, virtual or segmented", text);
+}
+
+// What stands between one explanation and the next.
+std::string rule_before(bool first, const Style& style) {
+    return first ? "" : "\n" + std::string(static_cast<std::size_t>(style.width), '-') + "\n\n";
+}
+
+int explain_requests(const analysis::Trace& trace, const analysis::RequestQuestion& question,
+                     const analysis::StackWords& words, bool json, Pages pages) {
+    const Style style = style_of_stdout();
+    int status = kDone;
+    bool first = true;
+    bool written = true;
+    const std::string why_not =
+        analysis::answer_requests(trace, question, words, [&](const report::Explanation& explanation) {
+            status = status_of(explanation.health());
+            written =
+                json
+                    ? write_json(explanation)
+                    : write_answer(rule_before(first, style) + render_explanation(explanation, style, pages));
+            first = false;
+            return written;
+        });
+    if (!written) return kCannot;
+    if (why_not.empty()) return status;
+    complain(fmt::format("--if-request at {}: {}", question.at, why_not));
+    return kWrongUsage;
+}
 
 // Which failures to explain, in the order of their numbers; 0 stands for the one that the analysis chooses.
 std::vector<std::uint32_t> chosen(bool all, std::uint32_t number, std::uint32_t failures) {
@@ -62,7 +115,21 @@ int cmd_explain(int argc, char** argv) {
         "  fragscope explain train.fst\n"
         "  fragscope explain train.fst --failure 2\n"
         "  fragscope explain train.fst --all --json\n"
+        "  fragscope explain train.fst --if-request 3GiB --at end --as vmm\n"
         "  fragscope explain --scenario states.jsonl\n\n"
+        "--if-request asks what would have come of a request that nobody made: whether\n"
+        "it would have been met at that moment, and if not, why not. WHERE is as for\n"
+        "`fragscope state`: a sequence number, a time (1.5s), mark:TEXT, failure:N,\n"
+        "peak:DEVICE or end.\n"
+        "MECHANISM is linear (cuMemAlloc), vmm (cuMemCreate), pool (cuMemAllocAsync;\n"
+        "pool:0x... for one of several), address (cuMemAddressReserve), framework (a\n"
+        "block of PyTorch's allocator), host or managed; without it, the one by which\n"
+        "the program had asked for most on that device. What the driver said counts only\n"
+        "if it was asked at that very moment (`fragscope run --sample`, a failed call, or\n"
+        "the program's own cuMemGetInfo).\n\n"
+        "--contract says what the request's memory has to look like: physical (one\n"
+        "physical piece), virtual (one range of addresses) or segmented (pieces that the\n"
+        "program finds by itself). Without it that is inferred from the call.\n\n"
         "--scenario takes no trace but a file of states that a person wrote down from\n"
         "the numbers of a report, one JSON object a line: analysis/SCENARIOS.md has\n"
         "the format and an example. It ends with status 1 where a line cannot be read\n"
@@ -72,9 +139,11 @@ int cmd_explain(int argc, char** argv) {
         "a default, and without --objective none is put first.\n\n"
         "--json prints one object a line, the message Explanation of\n"
         "proto/report.proto. Where nothing failed, verdict.cause is no_failure; where\n"
-        "that cannot be known, because something is missing, it is undetermined.\n\n"
-        "Exit status: 0 done; 1 the trace cannot be read; 2 wrong usage; 3 answered,\n"
-        "but the trace is incomplete (said at the top).");
+        "that cannot be known, because something is missing, it is undetermined. Of a\n"
+        "request that nobody made it is would_fit, undetermined, or what would have\n"
+        "refused it.\n\n"
+        "Exit status: 0 done; 1 the trace cannot be read; 2 wrong usage, or no such\n"
+        "moment in the trace; 3 answered, but the trace is incomplete (said at the top).");
     std::string path;
     std::uint32_t number = 0;
     bool all = false;
@@ -88,12 +157,42 @@ int cmd_explain(int argc, char** argv) {
             ->type_name("FILE")
             ->excludes(trace_option);
     app.add_flag("--check", scenarios.check, "compare with what each scenario expects")->needs(scenario);
+    std::string size, at, mechanism, device, contract;
+    std::uint32_t process = 0;
     CLI::Option* failure = app.add_option("--failure", number,
                                           "the failed call of this number, as `fragscope report` lists them")
                                ->type_name("N")
                                ->check(not_a_failure_number);
     failure->excludes(scenario);
-    app.add_flag("--all", all, "explain every failed call, in order of time")->excludes(failure)->excludes(scenario);
+    CLI::Option* all_option = app.add_flag("--all", all, "explain every failed call, in order of time")
+                                  ->excludes(failure)
+                                  ->excludes(scenario);
+    CLI::Option* if_request =
+        app.add_option("--if-request", size, "would a request of so many bytes have been met")
+            ->type_name("SIZE")
+            ->check(not_a_size)
+            ->excludes(failure)
+            ->excludes(all_option)
+            ->excludes(scenario);
+    CLI::Option* at_option = app.add_option("--at", at, "at this moment")
+                                 ->type_name("WHERE")
+                                 ->check(not_a_moment)
+                                 ->needs(if_request);
+    if_request->needs(at_option);
+    app.add_option("--as", mechanism, "by this way of allocating")
+        ->type_name("MECHANISM")
+        ->check(not_a_mechanism)
+        ->needs(if_request);
+    app.add_option("--device", device, "on this device: its number in the process, or its UUID")
+        ->type_name("D")
+        ->needs(if_request);
+    CLI::Option* process_option =
+        app.add_option("--process", process, "in this process of the trace, by its number")
+            ->type_name("N")
+            ->needs(if_request);
+    app.add_option("--contract", contract, "what the request's memory has to look like, if not as inferred")
+        ->type_name("physical|virtual|segmented")
+        ->check(not_a_contract);
     CLI::Option* json_option = app.add_flag("--json", json, "one JSON object a line instead of words");
     app.add_flag("--brief", brief, "words for the cause, what to do, and what-if; not what they rest on")
         ->excludes(json_option);
@@ -113,6 +212,20 @@ int cmd_explain(int argc, char** argv) {
 
     const std::optional<analysis::Trace> trace = read_or_complain(path);
     if (!trace) return kCannot;
+    const Pages pages = brief ? Pages::kBrief : Pages::kWhole;
+    analysis::Symbolizer symbolizer;
+    const auto shape = analysis::shape_named(contract);
+    if (if_request->count() != 0) {
+        analysis::RequestQuestion question;
+        question.bytes = *parse_size(size);
+        question.at = at;
+        question.where = *analysis::where_of(at);
+        if (process_option->count() != 0) question.process = process;
+        if (!device.empty()) question.device = device;
+        question.mechanism = analysis::mechanism_named(mechanism);
+        question.contract = shape;
+        return explain_requests(*trace, question, stack_words(symbolizer), json, pages);
+    }
     const auto failures = static_cast<std::uint32_t>(analysis::list_failures(*trace).size());
     if (number > failures || (failure->count() != 0 && number == 0)) {
         complain(failures == 0 ? fmt::format("--failure {}: no call failed in this trace", number)
@@ -121,9 +234,9 @@ int cmd_explain(int argc, char** argv) {
                                                            : fmt::format("{} failed calls", failures)));
         return kWrongUsage;
     }
-    analysis::Symbolizer symbolizer;
     analysis::ReportOptions options;
     options.stack_words = stack_words(symbolizer);
+    options.contract = shape;
     const Style style = style_of_stdout();
     int status = kDone;
     bool first = true;
@@ -133,10 +246,9 @@ int cmd_explain(int argc, char** argv) {
         order_by(objective, explanation);
         status = status_of(explanation.health());
         explained = explanation.has_request();
-        const std::string rule =
-            first ? "" : "\n" + std::string(static_cast<std::size_t>(style.width), '-') + "\n\n";
-        if (!(json ? write_json(explanation) : write_answer(rule + render_explanation(explanation, style,
-                                                       brief ? Pages::kBrief : Pages::kWhole)))) {
+        if (!(json ? write_json(explanation)
+                   : write_answer(rule_before(first, style) +
+                                  render_explanation(explanation, style, pages)))) {
             return kCannot;
         }
         first = false;

@@ -9,6 +9,7 @@
 
 #include "tools/words_balance.h"
 #include "tools/words_bounds.h"
+#include "tools/words_contract.h"
 #include "tools/words_management.h"
 #include "tools/words_measures.h"
 #include "tools/words_mechanisms.h"
@@ -82,15 +83,24 @@ void put_verdict(Page& page, const Explanation& explanation) {
     const report::Verdict& verdict = explanation.verdict();
     const Term cause = cause_term(verdict.cause());
     const bool none = verdict.cause() == report::Verdict::no_failure;
+    const bool asked = explanation.request().hypothetical();
+    const bool fits = verdict.cause() == report::Verdict::would_fit;
     std::string headline = (none ? "Nothing to explain: " : "Why it failed: ") + cause_words(verdict);
+    if (asked) {
+        headline = fits ? "It would have been met"
+                   : verdict.cause() == report::Verdict::undetermined
+                       ? "Whether it would have been met: " + cause_words(verdict)
+                       : "It would not have been met: " + cause_words(verdict);
+    }
     if (none && explanation.of_failures() != 0) headline = "Nothing to explain: no failed request for memory";
     if (!none && !explanation.has_request()) headline = "Whether a request failed: " + cause_words(verdict);
     page.gap();
-    page.paragraph(headline, 0, Tone::kBad);
+    page.paragraph(headline, 0, fits ? Tone::kGood : Tone::kBad);
     page.paragraph(
         verdict.summary().empty() ? upper_first(std::string(cause.meaning)) + "." : verdict.summary(), 2);
     // A named limit says more than the name of its class.
-    if (!verdict.summary().empty() && !none && explanation.has_request() && verdict.constraint().empty()) {
+    if (!verdict.summary().empty() && !none && !fits && explanation.has_request() &&
+        verdict.constraint().empty()) {
         page.paragraph(fmt::format("{}: {}.", upper_first(std::string(cause.name)), cause.meaning), 2,
                        Tone::kQuiet);
     }
@@ -116,6 +126,17 @@ void put_call(Page& page, const report::Request& request) {
     std::string call = request.function().empty() ? "not known" : request.function();
     if (!request.in_words().empty()) call += ": " + request.in_words();
     put_fact(page, "call", call);
+    if (request.hypothetical()) {
+        put_fact(page, "made by", "nobody: it was asked about");
+        if (!request.chosen().empty()) put_fact(page, "chosen", request.chosen());
+        put_fact(page, "where",
+                 fmt::format("process {}, {}", request.process(),
+                             request.device().empty() ? "device not known" : "device " + request.device()));
+        put_fact(page, "when",
+                 fmt::format("{}: {}, {} after the start", request.at(), request.moment(),
+                             human_duration(request.time_ns())));
+        return;
+    }
     put_fact(page, "answer",
              request.result_name().empty() ? fmt::format("error {}", request.result())
              : request.result() == 0       ? request.result_name()
@@ -233,10 +254,10 @@ bool quantity_elsewhere(const Explanation& explanation, const Quantity& zero) {
 // What the call cost where it was seen; otherwise what is supposed, and what would show that it is wrong.
 std::string cost_words(const report::CallTimes& cost) {
     if (cost.calls() != 0) {
-        return fmt::format("; in this recording {} took {} (half of {}), {} (9 in 10), {} (99 in 100), {} at most",
-                           cost.function(), human_duration(cost.median_ns()), counted(cost.calls(), "call"),
-                           human_duration(cost.p90_ns()), human_duration(cost.p99_ns()),
-                           human_duration(cost.max_ns()));
+        return fmt::format(
+            "; in this recording {} took {} (half of {}), {} (9 in 10), {} (99 in 100), {} at most",
+            cost.function(), human_duration(cost.median_ns()), counted(cost.calls(), "call"),
+            human_duration(cost.p90_ns()), human_duration(cost.p99_ns()), human_duration(cost.max_ns()));
     }
     if (cost.hypothesis().empty()) return {};
     return fmt::format("; what that costs is not in this recording. {}. It would be shown wrong by {}",
@@ -275,24 +296,26 @@ void put_audit(Page& page, const Explanation& explanation) {
             continue;
         const Term evidence = evidence_term(quantity.evidence());
         Table::Row row;
-        row.cells = {std::string(term.name) + (quantity.of().empty() ? "" : ": " + domain_words(quantity.of())),
-                     quantity_cell(quantity), quantity_exact_cell(quantity),
-                     is_known(quantity) ? std::string(evidence.name) : "-"};
+        row.cells = {
+            std::string(term.name) + (quantity.of().empty() ? "" : ": " + domain_words(quantity.of())),
+            quantity_cell(quantity), quantity_exact_cell(quantity),
+            is_known(quantity) ? std::string(evidence.name) : "-"};
         std::string note;
         if (explained.insert(quantity.definition()).second) note = fmt::format("{}. ", term.meaning);
         if (!same_scope(quantity.scope(), common)) {
             note += "Holds for: " + other_scope_words(quantity.scope(), common) + ". ";
         }
         note += quantity.reason().empty() ? "" : (is_known(quantity) ? "How: " : "Why: ") + quantity.reason();
-        if (!quantity.by().empty()) note += fmt::format(". By: {}{}", quantity.by(), cost_words(quantity.cost()));
+        if (!quantity.by().empty())
+            note += fmt::format(". By: {}{}", quantity.by(), cost_words(quantity.cost()));
         if (!note.empty()) row.notes = {upper_first(note)};
         if (is_known(quantity)) used.insert(quantity.evidence());
         table.rows.push_back(std::move(row));
     }
     page.table(table);
     if (!zero.empty()) page.paragraph("Known to be zero: " + zero + ".", 2);
-    page.paragraph("What is eligible in other domains, and the largest allocatable by each mechanism: below.", 2,
-                   Tone::kQuiet);
+    page.paragraph("What is eligible in other domains, and the largest allocatable by each mechanism: below.",
+                   2, Tone::kQuiet);
     if (zero.find("other recorded processes") != std::string::npos) {
         page.paragraph("What processes hold that were not recorded is in unattributed.", 2, Tone::kQuiet);
     }
@@ -378,7 +401,8 @@ void put_list(Page& page, const std::string& heading,
 // What a reader has to know of numbers that a person wrote down.
 void put_scenario(Page& page, const report::ScenarioSource& source) {
     page.paragraph(
-        "A state as a person wrote it down, not a recording: its numbers are taken at their word, and what it does not "
+        "A state as a person wrote it down, not a recording: its numbers are taken at their word, and what "
+        "it does not "
         "say is not known.",
         0, Tone::kQuiet);
     if (source.inexact().empty()) return;
@@ -387,16 +411,22 @@ void put_scenario(Page& page, const report::ScenarioSource& source) {
     page.paragraph("Not exact: " + names + ".", 0, Tone::kQuiet);
 }
 
-// "failure:3" -> "Failure 3"
+// "failure:3" -> "Failure 3"; of a hypothetical request: what was asked
 std::string title_of(const Explanation& explanation) {
     if (explanation.has_scenario()) {
         const report::ScenarioSource& source = explanation.scenario();
         return fmt::format("Scenario {}{}, line {} of {}", explanation.id(),
-                           source.title().empty() ? "" : " (" + source.title() + ")", source.line(), source.file());
+                           source.title().empty() ? "" : " (" + source.title() + ")", source.line(),
+                           source.file());
     }
     std::string title = "Explanation";
-    if (explanation.id().starts_with("failure:")) title = "Failure " + explanation.id().substr(8);
-    if (explanation.of_failures() != 0 && title != "Explanation") {
+    const bool failure = explanation.id().starts_with("failure:");
+    if (failure) title = "Failure " + explanation.id().substr(8);
+    if (explanation.request().hypothetical())
+        title = fmt::format("If {} had been asked for, at {}",
+                            human_bytes(explanation.request().requested().low_bytes()),
+                            explanation.request().at());
+    if (explanation.of_failures() != 0 && failure) {
         title += fmt::format(" of {}", explanation.of_failures());
     }
     if (!explanation.trace().empty()) title += " in " + explanation.trace();
@@ -434,6 +464,7 @@ std::string render_explanation(const Explanation& explanation, const Style& styl
         return page.text();
     }
     put_request(page, explanation);
+    put_contract(page, explanation);
     if (explanation.has_balance()) {
         page.heading("Where the device's memory was");
         std::set<std::string> explained;

@@ -134,6 +134,8 @@ Term cause_term(Verdict::Cause cause) {
             return {"undetermined", "the trace does not hold enough to tell one cause from another"};
         case Verdict::no_failure:
             return {"no failure", "nothing in this trace failed, so nothing is to be explained"};
+        case Verdict::would_fit:
+            return {"it would have been met", "by all that this trace knows of that moment, it fits"};
         case Verdict::not_an_allocation:
             return {"not a memory failure", "the call failed for a reason that is not about memory"};
         case Verdict::cause_unspecified:

@@ -95,6 +95,11 @@ def story(e):
     assert any("TrimTo" in action for action in e["actions"])
 
 
+def mechanism_of(function):
+    names = {"cuMemCreate": "vmm", "cuMemAddressReserve": "address", "cuMemAllocAsync": "pool"}
+    return next((name for prefix, name in names.items() if function.startswith(prefix)), "linear")
+
+
 def run(build, program, flavour):
     args, settings, status, cause, constraint, check = DEMOS[program]
     fragscope = build / "tools" / "fragscope"
@@ -128,6 +133,15 @@ def run(build, program, flavour):
         assert verdict.get("constraint", "") == constraint, verdict
         assert explanation["health"].get("complete"), explanation["health"]
         check(explanation)
+        if status:
+            # Asked about at the failure's own moment, the same request has the same cause.
+            request = explanation["request"]
+            asked = json.loads(tool("explain", trace, "--if-request", str(low(request["requested"])), "--at",
+                                    explanation["id"], "--as", mechanism_of(request["function"]), "--json"))
+            assert asked["verdict"]["cause"] == cause, asked["verdict"]
+            assert asked["verdict"].get("constraint", "") == constraint, asked["verdict"]
+            assert asked["request"]["hypothetical"] and asked["contract"]["shape"] == "virtual_only", asked
+            assert "asked about" in tool("explain", trace, "--if-request", "1 GiB", "--at", "end")
         words = tool("explain", trace)
         assert verdict["summary"].split()[0] in words
         report = json.loads(tool("report", trace, "--json"))

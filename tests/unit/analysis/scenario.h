@@ -7,6 +7,7 @@
 #include <string>
 
 #include "analysis/explain.h"
+#include "analysis/explain_if.h"
 #include "tests/unit/analysis/audits.h"
 #include "tests/unit/analysis/builder.h"
 #include "tests/unit/analysis/sums.h"
@@ -53,6 +54,58 @@ inline bool says(const report::Explanation& e, const std::string& text) {
                        [&](const std::string& action) { return action.find(text) != std::string::npos; });
 }
 
+// A test program sets it, for all of its scenarios.
+inline bool ask_again = false;
+
+// Asked about at the failure's own moment, the request that failed has the cause that the failure has: the
+// same state, the same request, and a refusal in it.
+inline void check_asked_again(SessionBuilder& session, const report::Explanation& failure) {
+    if (!failure.has_request() || failure.verdict().cause() == report::Verdict::not_an_allocation) return;
+    // The moment of a failure is the one at which the driver spoke. Where it did not, a number that the
+    // program asked for before is of that moment and not of the failure; where other threads changed
+    // something in between, the two are two moments.
+    const report::Quantity& said = audit(failure, report::Quantity::device_free);
+    const report::Quantity& available = row(failure, "as_it_was").available();
+    if (available.scope().domain() == "physical" &&
+        (!said.has_low_bytes() || said.low_bytes() != available.low_bytes()))
+        return;
+    const auto& events = session.trace().events[failure.request().process()];
+    const auto made = std::find_if(events.begin(), events.end(), [&](const analysis::Event& event) {
+        return event.sequence.value == failure.request().sequence();
+    });
+    REQUIRE(made != events.end());
+    const analysis::Event call = *made;
+    analysis::RequestQuestion question;
+    question.bytes = call.bytes.value;
+    question.at = failure.id();
+    question.where = *analysis::where_of(failure.id());
+    switch (call.kind) {
+        case wire::Kind::kLinearAcquired:
+        case wire::Kind::kReserved:
+        case wire::Kind::kHandleCreated:
+            question.mechanism = analysis::Mechanism{call.kind, {}};
+            break;
+        case wire::Kind::kPoolAcquired:
+            if (call.object.value == 0 || call.has(wire::kCaptured)) return;
+            question.mechanism = analysis::Mechanism{call.kind, call.object};
+            break;
+        default:
+            return;
+    }
+    if (!failure.request().device().empty()) question.device = failure.request().device();
+    const std::string why_not =
+        analysis::answer_requests(session.trace(), question, {}, [&](const report::Explanation& asked) {
+            INFO(asked.verdict().summary());
+            check_words(asked);
+            check_sums(asked);
+            CHECK(report::Verdict::Cause_Name(asked.verdict().cause()) ==
+                  report::Verdict::Cause_Name(failure.verdict().cause()));
+            CHECK(asked.verdict().constraint() == failure.verdict().constraint());
+            return true;
+        });
+    CHECK(why_not == "");
+}
+
 // Every scenario of this file goes through here, and so does every text that is made of it.
 inline report::Explanation explained(SessionBuilder& session) {
     const report::Report report = analysis::make_report(session.trace());
@@ -63,6 +116,7 @@ inline report::Explanation explained(SessionBuilder& session) {
     check_sums(out);
     check_audit(out);
     check_domains(out.domains());
+    if (ask_again) check_asked_again(session, out);
     return out;
 }
 

@@ -9,6 +9,8 @@ using report::Verdict;
 
 namespace {
 
+const bool kAsksAgain = ask_again = true;
+
 // Books, others and what no record explains make up what the device says is taken.
 void check_books_close(const report::Explanation& e) {
     const auto& capacity = audit(e, report::Quantity::capacity);

@@ -48,11 +48,11 @@ struct Case {
     Answer answer;
 };
 
-const std::vector<Case> kCases = {{"internal", Answer::kExplain}, {"straddle", Answer::kExplain},
-                                  {"none", Answer::kExplain},     {"empty", Answer::kExplain},
-                                  {"empty", Answer::kReport},     {"run", Answer::kReport},
-                                  {"empty", Answer::kState},      {"train", Answer::kState},
-                                  {"domain", Answer::kState}};
+const std::vector<Case> kCases = {
+    {"internal", Answer::kExplain}, {"straddle", Answer::kExplain}, {"none", Answer::kExplain},
+    {"empty", Answer::kExplain},    {"asked", Answer::kExplain},    {"empty", Answer::kReport},
+    {"run", Answer::kReport},       {"empty", Answer::kState},      {"train", Answer::kState},
+    {"domain", Answer::kState}};
 
 const char* name_of(Answer answer) {
     return answer == Answer::kReport ? "report" : answer == Answer::kState ? "state" : "explain";
