@@ -83,7 +83,8 @@ class Bound {
     }
     // It comes in pieces: what the memory has to look like bounds it as much as how much there is.
     Bound& in_pieces() {
-        if (s_.contract.allows_stitching()) return *this;
+        // That the driver needs one run for a request, as a scenario says, is not what its consumers need.
+        if (s_.contract.allows_stitching() || (s_.stated && !s_.contract.declared)) return *this;
         low_ = 0;
         high_ = 0;
         tried_ = false;

@@ -55,7 +55,14 @@ void contract(const Situation& s, const Way& way, std::vector<Prerequisite>& out
     const Request::Contiguity contiguity = s.request.contiguity;
     const std::string why = s.request.contiguity_reason;
     if (way.kind == WayKind::kStitched) {
-        if (contiguity == Request::physical) {
+        if (contiguity == Request::physical && s.stated && !s.contract.declared) {
+            out.push_back(
+                need("contract", "consumers need consecutive addresses only", Prerequisite::not_known,
+                     "the driver is said to need one physical run for this request; whether whoever "
+                     "uses the memory does, too, is not said",
+                     "the consumers of the memory: whether a device without address translation is "
+                     "among them, or --contract"));
+        } else if (contiguity == Request::physical) {
             out.push_back(
                 need("contract", "consumers need consecutive addresses only", Prerequisite::fails,
                      "one physical extent is required, and mapping pieces side by side makes none larger: " +
@@ -76,13 +83,18 @@ void contract(const Situation& s, const Way& way, std::vector<Prerequisite>& out
         } else if (contiguity == Request::physical) {
             out.push_back(need("contract", "every consumer can follow a table of segments",
                                Prerequisite::fails, "one physical extent is required: " + why));
+        } else if (s.contract.declared) {
+            out.push_back(need("contract", "every consumer can follow a table of segments",
+                               Prerequisite::fails, "one range of addresses is required: " + why));
         } else {
+            std::string ask = "a look at every consumer of the pointer";
+            for (const std::string& who : to_be_checked(s.contract, report::Contract::segmented))
+                ask += "; " + who;
             out.push_back(
                 need("contract", "every consumer can follow a table of segments", Prerequisite::not_known,
                      "the program takes one pointer now, and which of its kernels, libraries and peers could "
                      "follow segments instead no record says",
-                     "a look at every consumer of the pointer: kernels, library calls, copies, and what is "
-                     "shared with other processes or devices"));
+                     ask));
         }
     } else if (way.kind != WayKind::kSmaller) {
         if (contiguity == Request::physical && way.kind != WayKind::kCompaction) {

@@ -136,6 +136,14 @@ TEST_CASE("a contract of one physical extent rejects stitching and segments") {
     // And no other way is taken to promise it.
     CHECK(need(mechanism(e, "direct"), "contract").state() == Prerequisite::not_known);
     CHECK(mechanism(e, "direct").standing() == Mechanism::hypothesis);
+    // A person who declares one range of addresses rules segments out; a guess from the call alone does not.
+    s.request.contiguity = report::Request::virtual_only;
+    *e.mutable_mechanisms() = analysis::mechanisms_of(s, {});
+    CHECK(need(mechanism(e, "segmented"), "contract").state() == Prerequisite::not_known);
+    s.contract.declared = true;
+    *e.mutable_mechanisms() = analysis::mechanisms_of(s, {});
+    CHECK(need(mechanism(e, "segmented"), "contract").state() == Prerequisite::fails);
+    CHECK(mechanism(e, "segmented").standing() == Mechanism::rejected);
     s.request.contiguity = report::Request::segmented;
     *e.mutable_mechanisms() = analysis::mechanisms_of(s, {});
     CHECK(need(mechanism(e, "segmented"), "contract").state() == Prerequisite::holds);
