@@ -29,7 +29,7 @@ void set_block(report::FrameworkBlock& out, const Range& range, const FrameworkB
     out.set_address(range.begin);
     out.set_bytes(range.size());
     if (block == nullptr) {
-        out.set_state(report::FrameworkBlock::free);
+        out.set_state(report::FrameworkBlock::unused);
         return;
     }
     out.set_state(block->waits_for == 0 ? report::FrameworkBlock::live : report::FrameworkBlock::waiting);

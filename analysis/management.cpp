@@ -110,7 +110,7 @@ class Teller {
             told(reading.has_total_bytes(), reading.total_bytes(), Quantity::nvml_total, memory);
         *out.mutable_used() =
             told(reading.has_used_bytes(), reading.used_bytes(), Quantity::nvml_used, memory);
-        *out.mutable_free() =
+        *out.mutable_nvml_free() =
             told(reading.has_free_bytes(), reading.free_bytes(), Quantity::nvml_free, memory);
         *out.mutable_reserved() =
             told(reading.has_reserved_bytes(), reading.reserved_bytes(), Quantity::nvml_reserved, memory);
@@ -192,13 +192,13 @@ class Teller {
         scope.time_ns = since_start(trace_, {said->time_ns});
         driver.set_process(said->process);
         driver.set_after_ns(difference(said->time_ns, moment.readings->time_ns()));
-        *driver.mutable_free() =
+        *driver.mutable_device_free() =
             analysis::Quantity::measured(Quantity::device_free, said->free, scope, "cuMemGetInfo").message();
         *driver.mutable_total() =
             analysis::Quantity::measured(Quantity::capacity, said->total, scope, "cuMemGetInfo").message();
         const trace::DeviceReading& reading = *moment.device;
         if (reading.has_free_bytes())
-            driver.set_free_less_bytes(difference(said->free, reading.free_bytes()));
+            driver.set_device_free_less_bytes(difference(said->free, reading.free_bytes()));
         if (reading.has_total_bytes())
             driver.set_total_less_bytes(difference(said->total, reading.total_bytes()));
     }

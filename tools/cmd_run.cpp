@@ -199,9 +199,9 @@ int cmd_run(int argc, char** argv) {
                    "SIZE and those that fail; failures; all; off (default 1MiB)")
         ->type_name("WHICH");
     app.add_option("--sample", sample,
-                   "ask the driver what it says is free: every:TIME, at most so\n"
-                   "often; bytes:SIZE, when so much was allocated or freed since;\n"
-                   "both with a comma between; off (default\n"
+                   "ask the driver for its device-free memory: every:TIME, at\n"
+                   "most so often; bytes:SIZE, when so much was allocated or\n"
+                   "freed since; both with a comma between; off (default\n"
                    "every:100ms,bytes:64MiB). It is asked inside calls of the\n"
                    "program, never while one of its streams is captured")
         ->type_name("WHEN");

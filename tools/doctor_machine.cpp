@@ -112,20 +112,20 @@ Finding examine_shared_memory() {
         return {FindingState::kProblem, "shared memory",
                 fmt::format("/dev/shm cannot be used: {}.", std::strerror(errno)),
                 "Mount a tmpfs there that this user may write."};
-    const std::uint64_t free = std::uint64_t{space.f_bavail} * space.f_frsize;
-    if (free < collector::min_session_bytes())
+    const std::uint64_t available = std::uint64_t{space.f_bavail} * space.f_frsize;
+    if (available < collector::min_session_bytes())
         return {FindingState::kProblem, "shared memory",
-                fmt::format("/dev/shm has {} free, and a recording needs at least {}.", human_bytes(free),
+                fmt::format("{} are available in /dev/shm, and a recording needs at least {}.", human_bytes(available),
                             human_bytes(collector::min_session_bytes())),
-                "Free some there, or make it larger (in Docker: --shm-size)."};
-    if (free < collector::kDefaultSessionBytes)
+                "Remove something there, or make it larger (in Docker: --shm-size)."};
+    if (available < collector::kDefaultSessionBytes)
         return {FindingState::kNote, "shared memory",
-                fmt::format("/dev/shm has {} free, less than the usual buffer of {}: a smaller one is taken, "
+                fmt::format("{} are available in /dev/shm, less than the usual buffer of {}: a smaller one is taken, "
                             "and bursts may "
                             "be lost.",
-                            human_bytes(free), human_bytes(collector::kDefaultSessionBytes)),
+                            human_bytes(available), human_bytes(collector::kDefaultSessionBytes)),
                 "Make it larger (in Docker: --shm-size)."};
-    return {FindingState::kOk, "shared memory", fmt::format("/dev/shm has {} free.", human_bytes(free)), ""};
+    return {FindingState::kOk, "shared memory", fmt::format("{} are available in /dev/shm.", human_bytes(available)), ""};
 }
 
 void examine_limits(std::vector<Finding>& out) {

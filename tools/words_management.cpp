@@ -81,7 +81,7 @@ void put_moment(Page& page, const report::ManagedMoment& moment, int indent) {
     row("NVML total", moment.total());
     row(moment.used_holds_reserved() ? "NVML used, with what is reserved" : "NVML used", moment.used());
     if (!moment.used_holds_reserved()) row("NVML reserved, for the driver", moment.reserved());
-    row("NVML device-free", moment.free());
+    row("NVML device-free", moment.nvml_free());
     for (const report::ManagedProcess& process : moment.processes()) {
         row("held by " + who_words(process), process.used());
         table.rows.back().notes = {attributed_words(process)};
@@ -101,10 +101,10 @@ void put_moment(Page& page, const report::ManagedMoment& moment, int indent) {
     const report::DriverWord& driver = moment.driver();
     std::string words = fmt::format("cuMemGetInfo, {} in process {}: {} device-free of {}.",
                                     distance_words(driver.after_ns()), driver.process(),
-                                    quantity_cell(driver.free()), quantity_cell(driver.total()));
-    if (driver.has_free_less_bytes() && driver.has_total_less_bytes()) {
+                                    quantity_cell(driver.device_free()), quantity_cell(driver.total()));
+    if (driver.has_device_free_less_bytes() && driver.has_total_less_bytes()) {
         words += fmt::format(" Against NVML that is {} device-free and {} in all.",
-                             more_words(driver.free_less_bytes()), more_words(driver.total_less_bytes()));
+                             more_words(driver.device_free_less_bytes()), more_words(driver.total_less_bytes()));
     }
     page.paragraph(words, indent);
 }

@@ -74,7 +74,7 @@ struct SegmentSums {
 SegmentSums sums_of(const report::FrameworkSegment& segment) {
     SegmentSums out;
     for (const report::FrameworkBlock& block : segment.blocks()) {
-        const bool gap = block.state() == report::FrameworkBlock::free;
+        const bool gap = block.state() == report::FrameworkBlock::unused;
         if (!gap) ++out.blocks;
         (gap                                             ? out.cached
          : block.state() == report::FrameworkBlock::live ? out.live
@@ -128,7 +128,7 @@ void put_gaps(Page& page, const report::FrameworkAllocator& allocator) {
     std::vector<Gap> gaps;
     for (const report::FrameworkSegment& segment : allocator.segments()) {
         for (const report::FrameworkBlock& block : segment.blocks()) {
-            if (block.state() == report::FrameworkBlock::free) gaps.push_back({&block, &segment});
+            if (block.state() == report::FrameworkBlock::unused) gaps.push_back({&block, &segment});
         }
     }
     if (gaps.empty()) return;

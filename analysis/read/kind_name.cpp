@@ -81,7 +81,7 @@ constexpr std::array kNames{
     KindName{Kind::kMulticastBound, "multicast_bound", "memory bound to a multicast object"},
     KindName{Kind::kMulticastUnbound, "multicast_unbound", "memory unbound from a multicast object"},
     KindName{Kind::kGraphAllocNode, "graph_alloc_node", "allocation node added to a graph"},
-    KindName{Kind::kGraphFreeNode, "graph_free_node", "free node added to a graph"},
+    KindName{Kind::kGraphFreeNode, "graph_free_node", "freeing node added to a graph"},
     KindName{Kind::kGraphInstantiated, "graph_instantiated", "graph instantiated"},
     KindName{Kind::kGraphLaunched, "graph_launched", "graph launched"},
     KindName{Kind::kGraphExecReleased, "graph_exec_released", "executable graph destroyed"},

@@ -35,7 +35,7 @@ PayloadNames payload_names(wire::Kind kind) {
             names.bytes = number("context_flags");
             break;
         case wire::Kind::kDeviceMemory:
-            names.address = amount("free_bytes");
+            names.address = amount("device_free_bytes");
             names.bytes = amount("total_bytes");
             break;
         case wire::Kind::kPoolState:

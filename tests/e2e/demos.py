@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 
+import house
+
 GIB = 1 << 30
 MIB = 1 << 20
 
@@ -123,6 +125,13 @@ def run(build, program, flavour):
         def tool(*command):
             result = subprocess.run([fragscope, *command], capture_output=True, text=True, timeout=120)
             assert result.returncode == 0, (command, result.returncode, result.stderr)
+            where = " ".join(str(word) for word in command)
+            for line in result.stdout.splitlines():
+                if "--json" in command:
+                    house.no_bare_free_in_json(line, where)
+                else:
+                    house.no_bare_free(line, where)
+            house.no_bare_free(result.stderr, where)
             return result.stdout
 
         lines = tool("explain", trace, "--json").splitlines()
@@ -147,6 +156,8 @@ def run(build, program, flavour):
         report = json.loads(tool("report", trace, "--json"))
         assert bool(report.get("failures")) == (status != 0)
         assert tool("report", trace)
+        assert tool("state", trace, "--at", "end") and tool("state", trace, "--at", "end", "--json")
+        assert tool("dump", trace)
         events = [json.loads(line) for line in tool("dump", trace, "--json").splitlines()]
         assert sum(p["events"] if isinstance(p["events"], int) else int(p["events"])
                    for p in report["processes"]) == len(events)

@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 
+import house
+
 BUILD, STATIC, SHARED = map(pathlib.Path, sys.argv[1:4])
 FRAGSCOPE = BUILD / "tools" / "fragscope"
 SIMULATED = BUILD / "tests" / "simcuda"
@@ -22,8 +24,10 @@ ENV = {k: v for k, v in os.environ.items()
 
 def run(*words, env=None, limit=None, prefix=()):
     set_limit = (lambda: resource.setrlimit(limit[0], (limit[1], limit[1]))) if limit else None
-    return subprocess.run([*prefix, FRAGSCOPE, "doctor", *words], capture_output=True, text=True, timeout=60,
-                          env={**ENV, **(env or {})}, preexec_fn=set_limit)
+    result = subprocess.run([*prefix, FRAGSCOPE, "doctor", *words], capture_output=True, text=True, timeout=60,
+                            env={**ENV, **(env or {})}, preexec_fn=set_limit)
+    house.no_bare_free(result.stdout + result.stderr, "doctor")
+    return result
 
 
 def findings(*words, status=0, **more):
@@ -98,7 +102,7 @@ def of_limits():
             if subprocess.run([*mount, "true"], capture_output=True).returncode != 0:
                 print("no mount namespaces here: the size of /dev/shm is not tried")
                 break
-            expect(findings(prefix=mount, status=status), state, "shared memory", "/dev/shm has")
+            expect(findings(prefix=mount, status=status), state, "shared memory", "available in /dev/shm")
 
 
 def of_others():
@@ -161,6 +165,12 @@ def of_programs(folder):
     old[4] = 1  # EI_CLASS: 32-bit
     program.write_bytes(old)
     expect(findings("--", str(program), status=1), "problem", "program", "32-bit")
+
+    # What every command says of itself: the rule that doctor's own words are held to.
+    for command in ([], ["run"], ["explain"], ["report"], ["state"], ["dump"], ["import"], ["doctor"]):
+        words = subprocess.run([FRAGSCOPE, *command, "--help"], capture_output=True, text=True, timeout=60)
+        assert words.returncode == 0 and words.stdout, (command, words)
+        house.no_bare_free(words.stdout + words.stderr, f"{command} --help")
 
     result = run("--bogus")
     assert result.returncode == 2 and "no option --bogus" in result.stderr, result.stderr

@@ -111,7 +111,7 @@ def two_processes(p):
     fullest = max(device["moments"], key=lambda m: exactly(m["used"]))
     assert exactly(fullest["total"]) == 8192 * MIB + 256 * MIB
     assert exactly(fullest["reserved"]) == 256 * MIB
-    assert exactly(fullest["free"]) == 8192 * MIB - exactly(fullest["used"])
+    assert exactly(fullest["nvml_free"]) == 8192 * MIB - exactly(fullest["used"])
     own = [process for process in fullest["processes"] if "process" in process]
     foreign = [process for process in fullest["processes"] if "process" not in process]
     assert len(own) == len(foreign) == 1, fullest

@@ -592,11 +592,11 @@ def dump_filters(p):
     assert end_of_columns <= 150, end_of_columns
     assert all(line[end_of_columns - 1] == " " for line in lines if len(line) >= end_of_columns), lines
     memory = p.events("--kind", "device_memory")[0]
-    assert 0 < memory["free_bytes"] < memory["total_bytes"] == 8 << 30, memory
+    assert 0 < memory["device_free_bytes"] < memory["total_bytes"] == 8 << 30, memory
     assert "address" not in memory and memory["object"].startswith("0x"), memory
     line = next(line for line in lines if " device_memory " in line)
     assert "total_bytes=8 GiB" in line and "by_recorder" in line, line
-    assert p.events("--address", str(memory["free_bytes"])) == []
+    assert p.events("--address", str(memory["device_free_bytes"])) == []
     times = [e["time_ns"] for e in everything]
     first = p.events("--kind", "linear_acquired")[0]
     inside = hex(int(first["address"], 16) + 100)

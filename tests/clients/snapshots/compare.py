@@ -43,7 +43,7 @@ NOT_COMPARED = {
 }
 GROUPS = ("allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes", "active_bytes",
           "inactive_split_bytes")
-STATES = {"live": "active_allocated", "waiting": "active_pending_free", "free": "inactive"}
+STATES = {"live": "active_allocated", "waiting": "active_pending_free", "unused": "inactive"}
 CLASSES = {"all": "all", "small": "small_pool", "large": "large_pool"}
 
 

@@ -60,11 +60,11 @@ TEST_CASE("NVML's numbers stand beside cuMemGetInfo's, with the distance in time
     CHECK(moment.used().low_bytes() == 2 * kGiB + 4 * kMiB);
     CHECK(moment.used().definition() == report::Quantity::nvml_used);
     REQUIRE(moment.has_driver());
-    CHECK(moment.driver().free().low_bytes() == 6 * kGiB);
+    CHECK(moment.driver().device_free().low_bytes() == 6 * kGiB);
     CHECK(moment.driver().after_ns() ==
           static_cast<std::int64_t>(asked) - static_cast<std::int64_t>(told.time_ns()));
     CHECK(moment.driver().after_ns() < 0);
-    CHECK(moment.driver().free_less_bytes() == static_cast<std::int64_t>(4 * kMiB));
+    CHECK(moment.driver().device_free_less_bytes() == static_cast<std::int64_t>(4 * kMiB));
     CHECK(moment.driver().total_less_bytes() == -static_cast<std::int64_t>(256 * kMiB));
 }
 
@@ -162,8 +162,8 @@ TEST_CASE("what was not told is unknown, and why stands there once") {
     for (const report::ManagedMoment& moment : management->devices(0).moments()) {
         CHECK(moment.used().evidence() == report::Quantity::unknown);
         CHECK(!moment.used().has_low_bytes());
-        CHECK(moment.free().evidence() == report::Quantity::unknown);
-        CHECK(!moment.free().has_low_bytes());
+        CHECK(moment.nvml_free().evidence() == report::Quantity::unknown);
+        CHECK(!moment.nvml_free().has_low_bytes());
         CHECK(moment.total().evidence() == report::Quantity::measured);  // this it told
         CHECK(!moment.processes_known());
         // Which reading was the fullest is not known either.

@@ -59,7 +59,7 @@ TEST_CASE("payload fields have different names, and amounts say that they are by
         }
     }
     const analysis::PayloadNames memory = analysis::payload_names(wire::Kind::kDeviceMemory);
-    CHECK(memory.address.name == "free_bytes");
+    CHECK(memory.address.name == "device_free_bytes");
     CHECK(memory.bytes.name == "total_bytes");
     CHECK(memory.object.form == PayloadForm::kAddress);
     CHECK(analysis::payload_names(wire::Kind::kPoolState).extra.name == "release_threshold_bytes");

@@ -149,6 +149,7 @@ TEST_CASE("every page has its JSON line") {
         const auto line = json_of(one);
         REQUIRE(line.has_value());
         CHECK(line->find('\n') == std::string::npos);
+        CHECK(unqualified_free(*line) == "");
         for (const char* key : keys_of(one.answer)) {
             INFO(one.name << " " << key);
             CHECK(line->find(key) != std::string::npos);

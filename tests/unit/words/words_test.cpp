@@ -393,9 +393,9 @@ TEST_CASE("NVML's numbers stand beside the driver's, each with its moment, and u
     moment.add_processes()->set_pid(9000);
     report::DriverWord& driver = *moment.mutable_driver();
     driver.set_after_ns(-3'000'000);
-    *driver.mutable_free() = between(6 << 20, 6 << 20);
+    *driver.mutable_device_free() = between(6 << 20, 6 << 20);
     *driver.mutable_total() = between(7 << 20, 7 << 20);
-    driver.set_free_less_bytes(-(1 << 20));
+    driver.set_device_free_less_bytes(-(1 << 20));
     driver.set_total_less_bytes(0);
     const std::string text = render_report(report, Style{200, false, false});
     for (const char* part :
