@@ -1,9 +1,9 @@
 // The audit table: every quantity of the backing model at one moment, from one snapshot, each with its
-// definition, the way it is known and its scope. The order is fixed; no definition is left out, and none stands
-// there twice for the same thing (`of`). What is not known stands there as unknown, with the reason.
+// definition, the way it is known and its scope. The order is fixed; no definition is left out, and none
+// stands there twice for the same thing (`of`). What is not known stands there as unknown, with the reason.
 //
-// No order between reserved, committed and resident is assumed: sparse mappings, aliases and managed memory break
-// every one.
+// No order between reserved, committed and resident is assumed: sparse mappings, aliases and managed memory
+// break every one.
 #pragma once
 
 #include <vector>

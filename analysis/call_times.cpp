@@ -51,10 +51,9 @@ TimesByKind call_times_of(const Trace& trace, ProcessIndex process) {
         found->second.add(event.duration_ns);
     }
     for (const auto& [kind, functions] : seen) {
-        const auto most =
-            std::max_element(functions.begin(), functions.end(), [](const auto& a, const auto& b) {
-                return a.second.count() < b.second.count();
-            });
+        const auto most = std::max_element(
+            functions.begin(), functions.end(),
+            [](const auto& a, const auto& b) { return a.second.count() < b.second.count(); });
         const std::uint32_t name = most->first.value;
         out[kind] = times_in(most->second, name < trace.functions.size() ? trace.functions[name] : "");
     }

@@ -41,7 +41,7 @@ void CurveRecorder::add(const ProcessState& state, const FrameworkState& framewo
     if (event.kind == Kind::kPoolState && !event.failed()) follow_pool(state, event);
     if (!changes(event)) return;
     follow_allocators(framework, event);
-    if (++since_ >= std::max(stride_, visited_)) sample(state, framework);
+    if (++since_ >= stride_ && (visited_ <= kSmall || 2 * since_ >= visited_)) sample(state, framework);
 }
 
 void CurveRecorder::finish(const ProcessState& state, const FrameworkState& framework) {
@@ -113,6 +113,7 @@ void CurveRecorder::sample(const ProcessState& state, const FrameworkState& fram
     });
     for (const auto& [key, extents] : gaps)
         sample.domains[key] = {extents.sum(), extents.largest(), extents.count()};
+    all_visited_ += visited_;
     longest_ = std::max(longest_, since_);
     since_ = 0;
     if (sample.domains.empty() && samples_.empty()) return;
@@ -175,8 +176,9 @@ std::vector<report::DomainCurve> CurveRecorder::domains(const ProcessState& at_e
         if (known != at_end.pools().end() && known->second.device != kNoDevice)
             curve.set_device(device_name(*trace_, process_, known->second.device));
         curve.set_domain(pool_in_words(pool));
-        curve.set_note("Reserved and not used by the pool, whenever the driver was asked; how it lies there, and so the "
-                       "largest piece, is not visible to a program.");
+        curve.set_note(
+            "Reserved and not used by the pool, whenever the driver was asked; how it lies there, and so the "
+            "largest piece, is not visible to a program.");
         for (const PoolPoint& each : thinner.points()) {
             report::DomainPoint& point = *curve.add_points();
             point.set_time_ns(each.time_ns);
@@ -193,7 +195,8 @@ std::vector<report::AllocatorCurve> CurveRecorder::allocators(const FrameworkSta
                                             framework.contradictions());
     for (const auto& [ordinal, curve] : allocators_) {
         std::vector<AllocatorPoint> points = curve.thinner.points();
-        for (const AllocatorPoint& kept : {curve.most_reserved, curve.most_live, curve.most_cached, curve.last}) {
+        for (const AllocatorPoint& kept :
+             {curve.most_reserved, curve.most_live, curve.most_cached, curve.last}) {
             if (kept.sequence != 0) points.push_back(kept);
         }
         std::stable_sort(points.begin(), points.end(),
@@ -208,8 +211,9 @@ std::vector<report::AllocatorCurve> CurveRecorder::allocators(const FrameworkSta
         std::string note;
         if (lost.any()) note = "Records are missing: live and cached may be less or more.";
         if (device.segments_unseen)
-            note += std::string(note.empty() ? "" : " ") +
-                    "Blocks of it lie in memory that no record shows it take: reserved and cached are the least.";
+            note +=
+                std::string(note.empty() ? "" : " ") +
+                "Blocks of it lie in memory that no record shows it take: reserved and cached are the least.";
         message.set_note(note);
         for (const AllocatorPoint& each : points) {
             report::AllocatorPoint& point = *message.add_points();

@@ -1,9 +1,9 @@
-// Fragmentation over time: what a framework's allocator held, after every event, thinned; and F, L and the external
-// ratio of each domain, at samples.
+// Fragmentation over time: what a framework's allocator held, after every event, thinned; and F, L and the
+// external ratio of each domain, at samples.
 //
-// A sample walks over all that is live, so samples come no more often than that costs: at least as many events lie
-// between two of them as the last one visited extents. The price for each event stays constant that way, and so does
-// the memory; what lies between two samples was not looked at.
+// A sample walks over all that is live, so where much is live, half as many events lie between two of them as
+// the last one visited extents: the price for each event stays constant. Memory is constant too: samples are
+// thinned as they come. What lies between two of them was not looked at.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,14 @@ class CurveRecorder {
     // After the last event.
     void finish(const ProcessState& state, const FrameworkState& framework);
 
-    std::vector<report::DomainCurve> domains(const ProcessState& at_end, const FrameworkState& framework) const;
+    std::vector<report::DomainCurve> domains(const ProcessState& at_end,
+                                             const FrameworkState& framework) const;
     std::vector<report::AllocatorCurve> allocators(const FrameworkState& framework) const;
+
+    // Extents that all samples together looked at.
+    std::uint64_t visited() const { return all_visited_; }
+    // A sample that visits no more than this may be taken after every event, as long as they are not thinned.
+    static constexpr std::uint64_t kSmall = 256;
 
   private:
     struct AllocatorPoint {
@@ -59,7 +65,8 @@ class CurveRecorder {
     struct Sample {
         std::uint64_t time_ns = 0;
         std::uint64_t sequence = 0;
-        std::map<std::pair<int, std::string>, Measured> domains;  // by ordinal (kNoDevice: addresses) and name
+        std::map<std::pair<int, std::string>, Measured>
+            domains;  // by ordinal (kNoDevice: addresses) and name
     };
     struct PoolPoint {
         std::uint64_t time_ns = 0;
@@ -77,10 +84,11 @@ class CurveRecorder {
     std::map<int, Allocator> allocators_;
     std::map<ObjectId, Thinner<PoolPoint>> pools_;
     std::vector<Sample> samples_;
-    std::uint64_t stride_ = 1;    // events between two samples, at least
-    std::uint64_t visited_ = 0;   // extents, by the last sample
-    std::uint64_t since_ = 0;     // events since then
-    std::uint64_t longest_ = 0;   // events that lay between two samples that are kept
+    std::uint64_t stride_ = 1;   // events between two samples, at least
+    std::uint64_t visited_ = 0;  // extents, by the last sample
+    std::uint64_t all_visited_ = 0;
+    std::uint64_t since_ = 0;    // events since then
+    std::uint64_t longest_ = 0;  // events that lay between two samples that are kept
     TimeNs now_;
     Sequence sequence_;
 };

@@ -80,7 +80,8 @@ report::Domain virtual_domain(const Situation& s) {
     }
     const std::string why = fmt::format(
         "gaps between reservations that were reserved before and were given back, as a request aligned to {} "
-        "can use them; gaps never given out ({} inside the span) and addresses beyond it may be usable or not",
+        "can use them; gaps never given out ({} inside the span) and addresses beyond it may be usable or "
+        "not",
         in_words(space.witnessed.alignment()), in_words(space.unseen.sum()));
     put_free(out,
              Addresses(Quantity::bounded(report::Quantity::eligible_free,
@@ -99,14 +100,14 @@ report::Domain pool_domain(const Situation& s, const PoolAtFailure& pool) {
     const Losses lost = narrowed(s.losses, Layer::kPools);
     out.set_name(pool.name);
     constexpr char kNoLayout[] = "how the pool lays out what it keeps unused is not visible to a program";
-    put_free(out, InPool(pool.cached),
-             InPool(pool.cached.high()
-                        ? Quantity::bounded(report::Quantity::largest_allocatable,
-                                            {std::nullopt, pool.cached.high()}, s.physical,
-                                            std::string(kNoLayout) + "; no piece is larger than the sum")
-                        : Quantity::unknown(report::Quantity::largest_allocatable, s.physical,
-                                            pool.cached.reason())),
-             nullptr, kNoLayout);
+    put_free(
+        out, InPool(pool.cached),
+        InPool(
+            pool.cached.high()
+                ? Quantity::bounded(report::Quantity::largest_allocatable, {std::nullopt, pool.cached.high()},
+                                    s.physical, std::string(kNoLayout) + "; no piece is larger than the sum")
+                : Quantity::unknown(report::Quantity::largest_allocatable, s.physical, pool.cached.reason())),
+        nullptr, kNoLayout);
     const std::string live = "requested sizes of live stream-ordered allocations";
     const InPool requested(
         lost.any() || !pool.live.exact()
@@ -117,11 +118,12 @@ report::Domain pool_domain(const Situation& s, const PoolAtFailure& pool) {
                             *pool.used.low() >= *pool.live.low;
     const InPool used(pool.used);
     const InPool waste =
-        comparable ? minus(used, requested, report::Quantity::internal_waste,
-                           "used by the pool, less what live allocations requested")
-                         .value()
-                   : InPool(Quantity::unknown(report::Quantity::internal_waste, s.physical,
-                                              "the pool was not asked, or frees were waiting for their stream"));
+        comparable
+            ? minus(used, requested, report::Quantity::internal_waste,
+                    "used by the pool, less what live allocations requested")
+                  .value()
+            : InPool(Quantity::unknown(report::Quantity::internal_waste, s.physical,
+                                       "the pool was not asked, or frees were waiting for their stream"));
     put_inside(out, InPool(pool.reserved), requested, waste);
     // What the pool keeps unused is no waste of its live allocations: the share is of what is used.
     out.clear_internal_ratio();
@@ -144,9 +146,9 @@ report::Domain allocator_domain(const FrameworkAtFailure& own, const FrameworkDo
     constexpr char kMissing[] = "records are missing: more or fewer of its blocks may be live";
     const bool sure = own.cached.exact() && own.extents_known;
     const auto derived = [&](Definition definition, std::uint64_t bytes, const std::string& reason) {
-        return InSegments(sure ? Quantity::derived(definition, bytes, scope, reason)
-                               : Quantity::bounded(definition, {0, std::nullopt}, scope,
-                                                   reason + "; records are missing"));
+        return InSegments(
+            sure ? Quantity::derived(definition, bytes, scope, reason)
+                 : Quantity::bounded(definition, {0, std::nullopt}, scope, reason + "; records are missing"));
     };
     put_free(out, derived(report::Quantity::eligible_free, domain.gaps.sum(), why),
              derived(report::Quantity::largest_allocatable, domain.gaps.largest(), why),

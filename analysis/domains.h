@@ -1,6 +1,7 @@
-// Eligibility domains at one moment, each measured by itself: physical memory, the process's addresses, each pool,
-// each class and stream of a framework's segments. F = sum of what is usable of its free extents, L = the largest
-// of them, external ratio = 1 - L/F: a diagnostic, no promise. Numbers of two domains never meet in one ratio.
+// Eligibility domains at one moment, each measured by itself: physical memory, the process's addresses, each
+// pool, each class and stream of a framework's segments. F = sum of what is usable of its free extents, L =
+// the largest of them, external ratio = 1 - L/F: a diagnostic, no promise. Numbers of two domains never meet
+// in one ratio.
 #pragma once
 
 #include <vector>
@@ -15,7 +16,8 @@ inline constexpr std::size_t kAllocatorDomains = 256;
 
 std::vector<report::Domain> domains_of(const Situation& situation);
 
-// Whether VMM handles are held, or may be: then what is known of physical memory's payload is what was written.
+// Whether VMM handles are held, or may be: then what is known of physical memory's payload is what was
+// written.
 bool holds_handles(const Situation& situation);
 // What was written to VMM allocations, as far as that is known.
 Quantity handles_written(const Situation& situation);

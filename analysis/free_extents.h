@@ -1,8 +1,9 @@
 // The free extents of one eligibility domain at one moment, as one kind of request may use them: their sum F,
 // the largest L, and how many there are of which size.
 //
-// An extent counts with what an aligned request could take of it (`usable`), so F and L are of one alignment and
-// one granularity. Which extents are free, and whether they belong to one domain, is the caller's business.
+// An extent counts with what an aligned request could take of it (`usable`), so F and L are of one alignment
+// and one granularity. Which extents are free, and whether they belong to one domain, is the caller's
+// business.
 #pragma once
 
 #include <array>

@@ -65,8 +65,8 @@ InternalPart part_of(const Kind& kind, const Sums& sums, const Losses& losses, c
     InternalPart out;
     out.allocator = kind.name;
     out.count = sums.count;
-    out.charged = quantity_of(report::Quantity::charged, sums.charged, kind.assumed, lost, scope,
-                              kind.charged_reason);
+    out.charged =
+        quantity_of(report::Quantity::charged, sums.charged, kind.assumed, lost, scope, kind.charged_reason);
     out.payload = kind.payload_unknown
                       ? Quantity::unknown(kind.payload, scope, kind.payload_reason)
                       : quantity_of(kind.payload, sums.payload, false, lost, scope, kind.payload_reason);
@@ -78,15 +78,16 @@ InternalPart part_of(const Kind& kind, const Sums& sums, const Losses& losses, c
 Books linear_books(const ProcessState& state, int device) {
     Books out;
     const std::uint64_t page = state.page(device);
-    out.kind = {"linear",
-                Layer::kBlocks,
-                true,
-                report::Quantity::requested,
-                fmt::format("between what was requested and whole pages of {}; blocks up to {} share pages, and "
-                            "each row counts all of a page that its blocks lie in",
-                            in_words(page), in_words(kPackedUpTo)),
-                "sizes that cuMemAlloc and cuMemAllocPitch were asked for",
-                false};
+    out.kind = {
+        "linear",
+        Layer::kBlocks,
+        true,
+        report::Quantity::requested,
+        fmt::format("between what was requested and whole pages of {}; blocks up to {} share pages, and "
+                    "each row counts all of a page that its blocks lie in",
+                    in_words(page), in_words(kPackedUpTo)),
+        "sizes that cuMemAlloc and cuMemAllocPitch were asked for",
+        false};
     state.linear().for_each([&](const Range& range, const LinearBlock& block) {
         if (block.device != device || block.kind == wire::Kind::kManagedAcquired) return;
         out.add(block.requested, block.stack, [&](Sums& sums) {
@@ -116,7 +117,8 @@ Books handle_books(const ProcessState& state, int device, const Payload& payload
                 payload.why,
                 !payload.seen};
     state.physical().for_each([&](const Physical& physical) {
-        if (!physical.on_device || physical.device != device || physical.imported || physical.multicast) return;
+        if (!physical.on_device || physical.device != device || physical.imported || physical.multicast)
+            return;
         const std::uint64_t written = std::min(physical.touched.sum(), physical.bytes);
         const Interval charge{physical.maybe_gone ? 0 : physical.bytes, physical.bytes};
         const Interval held{written, payload.decisive ? written : physical.bytes};
@@ -131,15 +133,16 @@ std::map<ObjectId, Books> pool_books(const ProcessState& state, int device) {
         if (block.device != device) return;
         const auto [at, added] = out.try_emplace(block.pool);
         if (added) {
-            at->second.kind = {pool_in_words(block.pool),
-                               Layer::kPools,
-                               true,
-                               report::Quantity::requested,
-                               fmt::format("whole multiples of {} for each live allocation, as public reports "
-                                           "show; what the pool keeps unused is no part of it",
-                                           in_words(kPoolUnit)),
-                               "requested sizes of live stream-ordered allocations",
-                               false};
+            at->second.kind = {
+                pool_in_words(block.pool),
+                Layer::kPools,
+                true,
+                report::Quantity::requested,
+                fmt::format("whole multiples of {} for each live allocation, as public reports "
+                            "show; what the pool keeps unused is no part of it",
+                            in_words(kPoolUnit)),
+                "requested sizes of live stream-ordered allocations",
+                false};
         }
         const Interval charge{block.requested, round_up(block.requested, kPoolUnit)};
         const Interval held{block.maybe_captured ? 0 : block.requested, block.requested};
@@ -171,19 +174,21 @@ Books array_books(const ProcessState& state, int device) {
 
 Books framework_books(const FrameworkState& framework, int device) {
     Books out;
-    out.kind = {"framework's blocks",
-                Layer::kFramework,
-                false,
-                report::Quantity::requested,
-                "blocks that the framework's allocator gave out, live and waiting; what it keeps unused is no part "
-                "of it",
-                "the allocator tells of blocks, which are rounded up: what was asked for is in no record",
-                true};
+    out.kind = {
+        "framework's blocks",
+        Layer::kFramework,
+        false,
+        report::Quantity::requested,
+        "blocks that the framework's allocator gave out, live and waiting; what it keeps unused is no part "
+        "of it",
+        "the allocator tells of blocks, which are rounded up: what was asked for is in no record",
+        true};
     for (const auto& [address, block] : framework.blocks()) {
         if (block.device != device) continue;
         const std::uint64_t bytes = block.bytes;
-        out.add(bytes, block.stack,
-                [&](Sums& sums) { sums.add(Interval::exactly(bytes), Interval{0, bytes}); });
+        out.add(bytes, block.stack, [&](Sums& sums) {
+            sums.add(Interval::exactly(bytes), Interval{0, bytes});
+        });
     }
     return out;
 }
@@ -219,7 +224,8 @@ InternalParts internal_parts_of(const ProcessState& state, const FrameworkState&
 }
 
 Quantity waste_of(const InternalPart& part) {
-    const std::string reason = part.payload.known() ? "charged, less what holds payload" : part.payload.reason();
+    const std::string reason =
+        part.payload.known() ? "charged, less what holds payload" : part.payload.reason();
     return minus(part.charged, part.payload, report::Quantity::internal_waste, reason).value();
 }
 

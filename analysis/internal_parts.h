@@ -1,5 +1,5 @@
-// Internal fragmentation by allocator, size class and call site: what is charged for live allocations, and how
-// much of it holds payload.
+// Internal fragmentation by allocator, size class and call site: what is charged for live allocations, and
+// how much of it holds payload.
 //
 // Payload is what was asked for. Of VMM handles it is what copies and memsets wrote: the size of a handle is
 // chosen by whoever cuts it up, and says nothing of what that was for. The two never stand in one row.
@@ -19,10 +19,11 @@
 namespace fragscope::analysis {
 
 struct InternalPart {
-    std::string allocator;                    // "linear", "VMM", "pool 0x…", "arrays", "framework's blocks"
-    std::optional<std::uint64_t> size_class;  // requests of this many bytes (a power of two) up to below twice that
-    std::optional<std::uint32_t> stack;       // of a call site; 0: no stack was recorded
-    std::uint64_t count = 0;                  // live allocations
+    std::string allocator;  // "linear", "VMM", "pool 0x…", "arrays", "framework's blocks"
+    std::optional<std::uint64_t>
+        size_class;  // requests of this many bytes (a power of two) up to below twice that
+    std::optional<std::uint32_t> stack;  // of a call site; 0: no stack was recorded
+    std::uint64_t count = 0;             // live allocations
     Quantity charged;
     Quantity payload;  // requested, or payload_written
 };

@@ -15,12 +15,6 @@
 namespace fragscope::analysis {
 namespace {
 
-// What the program asked for and holds, as far as a call stack could say who did.
-std::uint64_t live_bytes(const ProcessState& state, int device) {
-    const DeviceTotals& totals = state.totals(device);
-    return totals.linear_requested + totals.handles + totals.pool_live + totals.array_texels;
-}
-
 struct Site {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
@@ -108,6 +102,11 @@ report::LiveAtPeak message_at(const Trace& trace, ProcessIndex process, const Pr
 
 }  // namespace
 
+std::uint64_t live_bytes(const ProcessState& state, int device) {
+    const DeviceTotals& totals = state.totals(device);
+    return totals.linear_requested + totals.handles + totals.pool_live + totals.array_texels;
+}
+
 void FullestMoment::add(const ProcessState& state, const Event& event) {
     const std::size_t index = index_++;
     if (event.failed() || !acquires(event.kind)) return;
@@ -127,21 +126,30 @@ std::map<int, std::size_t> FullestMoment::moments() const {
     return out;
 }
 
-std::vector<report::LiveAtPeak> live_at_peaks(const Trace& trace, ProcessIndex process,
-                                              const std::map<int, std::size_t>& moments,
-                                              const StackWords& words) {
-    std::vector<report::LiveAtPeak> out;
-    if (process.value >= trace.names.size() || trace.names[process.value].stacks.empty()) return out;
+void at_moments(
+    const Trace& trace, ProcessIndex process, const std::map<int, std::size_t>& moments,
+    const std::function<void(int device, const ProcessState&, const FrameworkState&, const Event&)>& visit) {
     std::multimap<std::size_t, int> order;
     for (const auto& [device, index] : moments) order.emplace(index, device);
     ProcessState state = state_of(trace, process);
+    FrameworkState framework;
     std::size_t next = 0;
     const auto& events = trace.events[process.value];
     for (const auto& [index, device] : order) {
-        for (; next <= index && next < events.size(); ++next) state.apply(events[next]);
-        out.push_back(message_at(trace, process, state, device, events[index], words));
+        for (; next <= index && next < events.size(); ++next) {
+            const Event event = events[next];
+            state.apply(event);
+            framework.apply(event, state);
+        }
+        visit(device, state, framework, events[index]);
     }
-    return out;
+}
+
+std::optional<report::LiveAtPeak> live_at_peak(const Trace& trace, ProcessIndex process,
+                                               const ProcessState& state, int device, const Event& event,
+                                               const StackWords& words) {
+    if (process.value >= trace.names.size() || trace.names[process.value].stacks.empty()) return std::nullopt;
+    return message_at(trace, process, state, device, event, words);
 }
 
 }  // namespace fragscope::analysis

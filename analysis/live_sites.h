@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
-#include <vector>
+#include <optional>
 
 #include "analysis/callers.h"
+#include "analysis/framework.h"
 #include "analysis/state.h"
 #include "analysis/trace.h"
 #include "proto/report.pb.h"
@@ -33,9 +35,17 @@ class FullestMoment {
     std::size_t index_ = 0;
 };
 
-// Replays the process up to those moments. Nothing where the process has no call stacks.
-std::vector<report::LiveAtPeak> live_at_peaks(const Trace& trace, ProcessIndex process,
-                                              const std::map<int, std::size_t>& moments,
-                                              const StackWords& words);
+// What the program asked for and holds on the device, as far as a call stack could say who did.
+std::uint64_t live_bytes(const ProcessState& state, int device);
+
+// Replays the process up to those moments; `visit` gets the states after the event.
+void at_moments(
+    const Trace& trace, ProcessIndex process, const std::map<int, std::size_t>& moments,
+    const std::function<void(int device, const ProcessState&, const FrameworkState&, const Event&)>& visit);
+
+// Nothing where the process has no call stacks.
+std::optional<report::LiveAtPeak> live_at_peak(const Trace& trace, ProcessIndex process,
+                                               const ProcessState& state, int device, const Event& event,
+                                               const StackWords& words);
 
 }  // namespace fragscope::analysis

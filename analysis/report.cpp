@@ -17,6 +17,7 @@
 #include "analysis/leaks.h"
 #include "analysis/live_sites.h"
 #include "analysis/management.h"
+#include "analysis/measures.h"
 #include "analysis/moment.h"
 #include "analysis/phases.h"
 #include "analysis/rest.h"
@@ -230,8 +231,13 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
         curves[index].finish(at_end, framework);
         for (const auto& curve : curves[index].domains(at_end, framework)) *out.add_domain_curves() = curve;
         for (const auto& curve : curves[index].allocators(framework)) *out.add_allocator_curves() = curve;
-        for (const auto& live : live_at_peaks(trace, {index}, fullest[index].moments(), options.stack_words))
-            *out.add_live_at_peaks() = live;
+        at_moments(trace, {index}, fullest[index].moments(),
+                   [&](int device, const ProcessState& state, const FrameworkState& books, const Event& event) {
+                       if (auto live = live_at_peak(trace, {index}, state, device, event, options.stack_words))
+                           *out.add_live_at_peaks() = std::move(*live);
+                       *out.add_measures_at_peaks() =
+                           measures_at_peak(trace, {index}, state, books, device, event, options.stack_words);
+                   });
         for (const auto& leak : run.left) *out.add_left_at_end() = leak;
     }
     sharing.finish();

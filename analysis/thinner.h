@@ -9,8 +9,8 @@
 
 namespace fragscope::analysis {
 
-// Keeps at most `limit` points of any number, in order: neighbours are merged in pairs, and of each pair the heavier
-// stays (Point::weight()).
+// Keeps at most `limit` points of any number, in order: neighbours are merged in pairs, and of each pair the
+// heavier stays (Point::weight()).
 template <typename Point>
 class Thinner {
   public:

@@ -57,10 +57,12 @@ struct Row {
     Value last;
 };
 
+using Points = std::vector<std::pair<std::uint64_t, Value>>;  // by time
+
 class Plot {
   public:
-    Plot(const report::Timeline& timeline, std::uint64_t duration_ns, std::size_t width)
-        : timeline_(timeline), duration_(std::max<std::uint64_t>(duration_ns, 1)), width_(width) {}
+    Plot(std::uint64_t duration_ns, std::size_t width)
+        : duration_(std::max<std::uint64_t>(duration_ns, 1)), width_(width) {}
 
     std::size_t column_of(std::uint64_t time_ns) const {
         const double share = static_cast<double>(time_ns) / static_cast<double>(duration_);
@@ -68,17 +70,17 @@ class Plot {
     }
 
     // A column shows the extreme of everything that held during it.
-    Row row_of(const Series& series) const {
+    Row row_of(const Points& points, bool lowest, bool holds) const {
         Row row;
         row.columns.resize(width_);
-        const auto merge = [&series](Value& into, std::uint64_t value) {
-            into = !into ? value : series.lowest ? std::min(*into, value) : std::max(*into, value);
+        const auto merge = [lowest](Value& into, std::uint64_t value) {
+            into = !into ? value : lowest ? std::min(*into, value) : std::max(*into, value);
         };
         std::size_t filled_to = 0;
-        for (const auto& [time_ns, value] : points_of(series)) {
+        for (const auto& [time_ns, value] : points) {
             if (!value) continue;
             const std::size_t column = column_of(time_ns);
-            if (series.holds && row.last) {
+            if (holds && row.last) {
                 for (std::size_t c = filled_to; c <= column; ++c) merge(row.columns[c], *row.last);
             }
             merge(row.columns[column], *value);
@@ -86,33 +88,32 @@ class Plot {
             row.last = value;
             filled_to = column + 1;
         }
-        if (series.holds && row.last) {
+        if (holds && row.last) {
             for (std::size_t c = filled_to; c < width_; ++c) merge(row.columns[c], *row.last);
         }
         return row;
     }
 
   private:
-    std::vector<std::pair<std::uint64_t, Value>> points_of(const Series& series) const {
-        std::vector<std::pair<std::uint64_t, Value>> out;
-        if (series.value != nullptr) {
-            for (const TimelinePoint& point : timeline_.points())
-                out.emplace_back(point.time_ns(), series.value(point));
-            return out;
-        }
-        // Of an interval its upper end: there was no more than this.
-        for (const report::UnattributedPoint& point : timeline_.unattributed()) {
-            out.emplace_back(point.time_ns(), point.has_high_bytes()  ? Value(point.high_bytes())
-                                              : point.has_low_bytes() ? Value(point.low_bytes())
-                                                                      : std::nullopt);
-        }
-        return out;
-    }
-
-    const report::Timeline& timeline_;
     std::uint64_t duration_;
     std::size_t width_;
 };
+
+Points points_of(const report::Timeline& timeline, const Series& series) {
+    Points out;
+    if (series.value != nullptr) {
+        for (const TimelinePoint& point : timeline.points())
+            out.emplace_back(point.time_ns(), series.value(point));
+        return out;
+    }
+    // Of an interval its upper end: there was no more than this.
+    for (const report::UnattributedPoint& point : timeline.unattributed()) {
+        out.emplace_back(point.time_ns(), point.has_high_bytes()  ? Value(point.high_bytes())
+                                          : point.has_low_bytes() ? Value(point.low_bytes())
+                                                                  : std::nullopt);
+    }
+    return out;
+}
 
 // Anything above zero shows at least the lowest bar.
 std::size_t level(std::uint64_t value, std::uint64_t full) {
@@ -135,6 +136,19 @@ std::string bars(const Row& row, std::uint64_t full, bool utf8, bool zero_line) 
 }
 
 constexpr int kPhasesDrawn = 12;
+constexpr std::size_t kNameWidth = 25;
+constexpr std::size_t kNumberWidth = 18;
+constexpr std::size_t kFrame = 2 + kNameWidth + 2 + 1 + kNumberWidth;
+
+void put_axis(Page& page, std::uint64_t duration, std::size_t width) {
+    const std::string middle = human_duration(duration / 2);
+    const std::string end = human_duration(duration);
+    std::string axis(width, ' ');
+    axis.replace(0, 3, "0 s");
+    if (width > middle.size() + end.size() + 8) axis.replace(width / 2, middle.size(), middle);
+    axis.replace(width - end.size(), end.size(), end);
+    page.line(fmt::format("  {:<{}}  {}", "time since the start", kNameWidth, axis), Page::Tone::kQuiet);
+}
 
 // Its name, a line from its beginning to its end, and how often it came.
 std::string phase_line(const report::Phase& phase, const Plot& plot, std::size_t width,
@@ -160,14 +174,15 @@ std::string phase_line(const report::Phase& phase, const Plot& plot, std::size_t
 
 }  // namespace
 
+void put_legend(Page& page) {
+    if (!page.style().utf8) page.paragraph("Bars from low to full: . : - = + * % #", 2, Page::Tone::kQuiet);
+}
+
 void draw_timeline(Page& page, const report::Timeline& timeline, const ChartFrame& frame) {
     if (timeline.points().empty()) {
         page.paragraph("No points in time were recorded.", 2);
         return;
     }
-    constexpr std::size_t kNameWidth = 25;
-    constexpr std::size_t kNumberWidth = 18;
-    constexpr std::size_t kFrame = 2 + kNameWidth + 2 + 1 + kNumberWidth;
     const auto page_width = static_cast<std::size_t>(std::max(page.style().width, 1));
     if (page_width < kFrame + 10) {
         page.paragraph("The page is too narrow for the chart.", 2);
@@ -176,7 +191,7 @@ void draw_timeline(Page& page, const report::Timeline& timeline, const ChartFram
     std::uint64_t duration = frame.duration_ns;
     for (const TimelinePoint& point : timeline.points()) duration = std::max(duration, point.time_ns());
     const std::size_t width = page_width - kFrame;
-    const Plot plot(timeline, duration, width);
+    const Plot plot(duration, width);
 
     const auto put_failures = [&] {
         if (frame.failures_ns.empty()) return;
@@ -192,7 +207,7 @@ void draw_timeline(Page& page, const report::Timeline& timeline, const ChartFram
         std::uint64_t full = 0;
         for (const Series& series : kSeries) {
             if (series.addresses != addresses) continue;
-            Row row = plot.row_of(series);
+            Row row = plot.row_of(points_of(timeline, series), series.lowest, series.holds);
             if (!row.extreme) {
                 unused += fmt::format("{}{}: not measured", unused.empty() ? "" : "; ", series.name);
                 continue;
@@ -229,14 +244,8 @@ void draw_timeline(Page& page, const report::Timeline& timeline, const ChartFram
                 Page::Tone::kQuiet);
         }
     }
-    const std::string middle = human_duration(duration / 2);
-    const std::string end = human_duration(duration);
-    std::string axis(width, ' ');
-    axis.replace(0, 3, "0 s");
-    if (width > middle.size() + end.size() + 8) axis.replace(width / 2, middle.size(), middle);
-    axis.replace(width - end.size(), end.size(), end);
-    page.line(fmt::format("  {:<{}}  {}", "time since the start", kNameWidth, axis), Page::Tone::kQuiet);
-    if (!page.style().utf8) page.paragraph("Bars from low to full: . : - = + * % #", 2, Page::Tone::kQuiet);
+    put_axis(page, duration, width);
+    put_legend(page);
     page.paragraph(
         "requested: what the program asked for; charged: what was taken for it after rounding up. Where a "
         "row "
@@ -244,6 +253,30 @@ void draw_timeline(Page& page, const report::Timeline& timeline, const ChartFram
         "not measured then ('_': zero).",
         2, Page::Tone::kQuiet);
     if (!unused.empty()) page.paragraph("Not drawn: " + unused + ".", 2, Page::Tone::kQuiet);
+}
+
+void draw_strips(Page& page, const std::vector<Strip>& strips, std::uint64_t duration_ns) {
+    const auto page_width = static_cast<std::size_t>(std::max(page.style().width, 1));
+    if (page_width < kFrame + 10) {
+        page.paragraph("The page is too narrow for the chart.", 2);
+        return;
+    }
+    std::uint64_t duration = duration_ns;
+    for (const Strip& strip : strips) {
+        for (const auto& [time_ns, value] : strip.points) duration = std::max(duration, time_ns);
+    }
+    const std::size_t width = page_width - kFrame;
+    const Plot plot(duration, width);
+    for (const Strip& strip : strips) {
+        const Row row = plot.row_of(strip.points, false, strip.holds);
+        const std::string peak = !row.extreme                   ? "not known"
+                                 : strip.full == kShareIsFull ? "peak " + human_ratio(static_cast<double>(*row.extreme) /
+                                                                                      static_cast<double>(kShareIsFull))
+                                                              : "peak " + human_bytes(*row.extreme);
+        page.line(fmt::format("  {:<{}}  {} {}", strip.name, kNameWidth,
+                              bars(row, strip.full, page.style().utf8, true), peak));
+    }
+    put_axis(page, duration, width);
 }
 
 }  // namespace fragscope::tools

@@ -306,8 +306,10 @@ void put_audit(Page& page, const Explanation& explanation) {
             note += "Holds for: " + other_scope_words(quantity.scope(), common) + ". ";
         }
         note += quantity.reason().empty() ? "" : (is_known(quantity) ? "How: " : "Why: ") + quantity.reason();
-        if (!quantity.by().empty())
-            note += fmt::format(". By: {}{}", quantity.by(), cost_words(quantity.cost()));
+        if (!quantity.by().empty()) {
+            note += fmt::format("{}By: {}{}", quantity.reason().empty() ? "" : ". ", quantity.by(),
+                                cost_words(quantity.cost()));
+        }
         if (!note.empty()) row.notes = {upper_first(note)};
         if (is_known(quantity)) used.insert(quantity.evidence());
         table.rows.push_back(std::move(row));

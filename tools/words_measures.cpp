@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "tools/words_chart.h"
 #include "tools/words_stack.h"
 #include "tools/words_terms.h"
 
@@ -47,17 +49,17 @@ void put_classes(Page& page, const report::Domain& domain) {
     Table table;
     table.columns = {{"usable pieces of", Align::kLeft}, {"count", Align::kRight}, {"in all", Align::kRight}};
     for (const report::ExtentClass& each : domain.extent_classes()) {
-        table.rows.push_back({{class_words(each.at_least_bytes()), grouped(each.count()),
-                               human_bytes(each.sum_bytes())},
-                              {},
-                              false});
+        table.rows.push_back(
+            {{class_words(each.at_least_bytes()), grouped(each.count()), human_bytes(each.sum_bytes())},
+             {},
+             false});
     }
     page.table(table, 4);
 }
 
 void put_domain(Page& page, const report::Domain& domain) {
-    page.item("-", domain.name().empty() ? "domain without a name" : upper_first(domain_words(domain.name())), 2,
-              Tone::kStrong);
+    page.item("-", domain.name().empty() ? "domain without a name" : upper_first(domain_words(domain.name())),
+              2, Tone::kStrong);
     if (!is_known(domain.free_sum()) && !is_known(domain.free_largest()) && !is_known(domain.charged())) {
         page.paragraph("Nothing is known of it: " + (domain.free_sum().reason().empty()
                                                          ? std::string("no record speaks of it.")
@@ -78,18 +80,19 @@ void put_domain(Page& page, const report::Domain& domain) {
         domain.has_external_ratio()
             ? fmt::format("External fragmentation: {} of it lies outside the largest piece.",
                           human_ratio(domain.external_ratio()))
-            : fmt::format("External fragmentation (the share outside the largest piece): not known{}.",
-                          domain.external_ratio_reason().empty() ? "" : ": " + domain.external_ratio_reason()),
+            : fmt::format(
+                  "External fragmentation (the share outside the largest piece): not known{}.",
+                  domain.external_ratio_reason().empty() ? "" : ": " + domain.external_ratio_reason()),
         4);
     put_classes(page, domain);
     // What was written and what was asked for are two measures of payload: each under its own name.
     const bool written = domain.requested().definition() == Quantity::payload_written;
-    page.paragraph(fmt::format("Charged: {}; {}: {}; internal waste (charged, and {}): {}.",
-                               quantity_words(domain.charged()), written ? "payload written" : "requested",
-                               quantity_words(domain.requested()),
-                               written ? "nothing wrote to it" : "never asked for",
-                               quantity_words(domain.internal_waste())),
-                   4);
+    page.paragraph(
+        fmt::format("Charged: {}; {}: {}; internal waste (charged, and {}): {}.",
+                    quantity_words(domain.charged()), written ? "payload written" : "requested",
+                    quantity_words(domain.requested()), written ? "nothing wrote to it" : "never asked for",
+                    quantity_words(domain.internal_waste())),
+        4);
     page.paragraph(
         domain.has_internal_ratio()
             ? fmt::format("Internal fragmentation: {} of what was charged is waste{}.",
@@ -128,7 +131,8 @@ void put_internal(Page& page, const report::Measures& measures) {
         table.rows.push_back(row_of(row, allocator_words(row)));
         const auto own = [&](const report::InternalRow& each) { return each.allocator() == row.allocator(); };
         // One size alone is the allocator once more.
-        if (std::count_if(measures.by_size_class().begin(), measures.by_size_class().end(), own) < 2) continue;
+        if (std::count_if(measures.by_size_class().begin(), measures.by_size_class().end(), own) < 2)
+            continue;
         for (const report::InternalRow& each : measures.by_size_class()) {
             if (own(each)) table.rows.push_back(row_of(each, ". of " + class_words(each.at_least_bytes())));
         }
@@ -138,10 +142,9 @@ void put_internal(Page& page, const report::Measures& measures) {
     page.paragraph("The places in the program that are charged most:", 2);
     for (int i = 0; i < std::min(measures.by_call_site_size(), kSitesShown); ++i) {
         const report::InternalRow& row = measures.by_call_site(i);
-        page.item("-",
-                  fmt::format("{}, {}: {} charged, waste {} ({}).", allocator_words(row),
-                              counted(row.count(), "allocation"), quantity_cell(row.charged()),
-                              quantity_cell(row.internal_waste()), ratio_words(row.ratio())));
+        page.item("-", fmt::format("{}, {}: {} charged, waste {} ({}).", allocator_words(row),
+                                   counted(row.count(), "allocation"), quantity_cell(row.charged()),
+                                   quantity_cell(row.internal_waste()), ratio_words(row.ratio())));
         if (row.has_stack())
             put_stack(page, row.stack(), 4, kFramesShown);
         else
@@ -154,8 +157,9 @@ void put_internal(Page& page, const report::Measures& measures) {
 
 void put_others(Page& page, const report::Measures& measures) {
     page.heading("Other definitions in use");
-    page.paragraph("What others call fragmentation, under its own name; not to be compared with the shares above.", 2,
-                   Tone::kQuiet);
+    page.paragraph(
+        "What others call fragmentation, under its own name; not to be compared with the shares above.", 2,
+        Tone::kQuiet);
     for (const report::OtherMeasure& each : measures.others()) {
         std::string value = each.has_bytes() ? quantity_words(each.bytes()) : ratio_words(each.ratio());
         if (!each.has_bytes() && !each.ratio().reason().empty()) value += ": " + each.ratio().reason();
@@ -174,21 +178,127 @@ void put_domains(Page& page, const report::Explanation& explanation) {
     if (explanation.domains().empty()) return;
     page.heading("How fragmented it was");
     page.paragraph(
-        "Per domain (the memory or addresses that one kind of request may use); never added up across domains. "
-        "A share outside the largest piece is a diagnostic: a request may fail where it is small, and be met where "
+        "Per domain (the memory or addresses that one kind of request may use); never added up across "
+        "domains. "
+        "A share outside the largest piece is a diagnostic: a request may fail where it is small, and be met "
+        "where "
         "it is large.",
         2, Tone::kQuiet);
     const int shown = std::min(explanation.domains_size(), kDomainsShown);
     for (int i = 0; i < shown; ++i) put_domain(page, explanation.domains(i));
     if (explanation.domains_size() > shown) {
-        page.paragraph(fmt::format("And {} more domains: --json lists them.", explanation.domains_size() - shown), 2,
-                       Tone::kQuiet);
+        page.paragraph(
+            fmt::format("And {} more domains: --json lists them.", explanation.domains_size() - shown), 2,
+            Tone::kQuiet);
     }
 }
 
 void put_measures(Page& page, const report::Measures& measures) {
     if (!measures.by_allocator().empty()) put_internal(page, measures);
     if (!measures.others().empty()) put_others(page, measures);
+}
+
+namespace {
+
+constexpr std::size_t kCurvesShown = 6;
+
+std::string where_words(std::uint32_t process, const std::string& device, bool several) {
+    std::string words = several ? fmt::format("process {}", process) : "";
+    if (!device.empty()) words += (words.empty() ? "device " : ", device ") + device;
+    return words.empty() ? "" : " (" + words + ")";
+}
+
+void put_allocator(Page& page, const report::Report& report, const report::AllocatorCurve& curve) {
+    std::uint64_t most = 0;
+    for (const report::AllocatorPoint& point : curve.points()) most = std::max(most, point.reserved_bytes());
+    std::vector<Strip> strips = {{"in segments", {}, most, true},
+                                 {"- live blocks", {}, most, true},
+                                 {"- waiting for events", {}, most, true},
+                                 {"- cached", {}, most, true}};
+    for (const report::AllocatorPoint& point : curve.points()) {
+        strips[0].points.emplace_back(point.time_ns(), point.reserved_bytes());
+        strips[1].points.emplace_back(point.time_ns(), point.live_bytes());
+        strips[2].points.emplace_back(point.time_ns(), point.waiting_bytes());
+        strips[3].points.emplace_back(point.time_ns(), point.cached_bytes());
+    }
+    page.paragraph(fmt::format("Framework's allocator{} (a full bar is {})",
+                               where_words(curve.process(), curve.device(), report.processes_size() > 1),
+                               human_bytes(most)),
+                   2);
+    draw_strips(page, strips, report.duration_ns());
+    if (!curve.note().empty()) page.paragraph(curve.note(), 2, Tone::kQuiet);
+}
+
+void put_domain_curve(Page& page, const report::Report& report, const report::DomainCurve& curve) {
+    std::uint64_t most = 0;
+    bool largest_known = false;
+    for (const report::DomainPoint& point : curve.points()) {
+        most = std::max(most, point.free_sum_bytes());
+        largest_known = largest_known || point.has_free_largest_bytes();
+    }
+    page.paragraph(fmt::format("{}{} (a full bar is {})", upper_first(domain_words(curve.domain())),
+                               where_words(curve.process(), curve.device(), report.processes_size() > 1),
+                               human_bytes(most)),
+                   2);
+    std::vector<Strip> strips = {{"usable and unused", {}, most, false}};
+    if (largest_known) {
+        strips.push_back({"- the largest piece", {}, most, false});
+        strips.push_back({"- share outside of it", {}, kShareIsFull, false});
+    }
+    for (const report::DomainPoint& point : curve.points()) {
+        strips[0].points.emplace_back(point.time_ns(), point.free_sum_bytes());
+        if (!largest_known) continue;
+        if (point.has_free_largest_bytes())
+            strips[1].points.emplace_back(point.time_ns(), point.free_largest_bytes());
+        if (point.has_external_ratio()) {
+            strips[2].points.emplace_back(
+                point.time_ns(), static_cast<std::uint64_t>(point.external_ratio() * double{kShareIsFull}));
+        }
+    }
+    draw_strips(page, strips, report.duration_ns());
+    if (!curve.note().empty()) page.paragraph(curve.note(), 2, Tone::kQuiet);
+}
+
+}  // namespace
+
+void put_curves(Page& page, const report::Report& report) {
+    // A domain in which nothing was ever unused has nothing to be drawn.
+    std::vector<const report::DomainCurve*> drawn;
+    for (const report::DomainCurve& curve : report.domain_curves()) {
+        if (std::any_of(curve.points().begin(), curve.points().end(),
+                        [](const report::DomainPoint& point) { return point.free_sum_bytes() != 0; }))
+            drawn.push_back(&curve);
+    }
+    if (report.allocator_curves().empty() && drawn.empty()) return;
+    page.heading("Fragmentation over time");
+    page.paragraph(
+        "Each domain by itself. The share outside the largest piece is a diagnostic, no promise that a "
+        "request would "
+        "have been met.",
+        2, Tone::kQuiet);
+    for (const report::AllocatorCurve& curve : report.allocator_curves()) put_allocator(page, report, curve);
+    for (std::size_t i = 0; i < std::min(drawn.size(), kCurvesShown); ++i)
+        put_domain_curve(page, report, *drawn[i]);
+    if (drawn.size() > kCurvesShown)
+        page.paragraph(fmt::format("And {} more domains: --json lists them.", drawn.size() - kCurvesShown),
+                       2);
+    put_legend(page);
+}
+
+void put_measures_at_peaks(Page& page, const report::Report& report) {
+    for (const report::MeasuresAtPeak& peak : report.measures_at_peaks()) {
+        page.heading(fmt::format("Fragmentation when most was held{}",
+                                 where_words(peak.process(), peak.device(), report.processes_size() > 1)));
+        page.paragraph(
+            fmt::format("{} after the start, at record number {}: {} live.", human_duration(peak.time_ns()),
+                        grouped(peak.sequence()), quantity_words(peak.held())),
+            2);
+        int shown = 0;
+        for (const report::Domain& domain : peak.domains()) {
+            if (domain.free_extents() != 0 && ++shown <= kDomainsShown) put_domain(page, domain);
+        }
+        put_measures(page, peak.measures());
+    }
 }
 
 }  // namespace fragscope::tools

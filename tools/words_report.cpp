@@ -10,6 +10,7 @@
 #include "tools/words_chart.h"
 #include "tools/words_leaks.h"
 #include "tools/words_management.h"
+#include "tools/words_measures.h"
 #include "tools/words_mechanisms.h"
 #include "tools/words_stack.h"
 #include "tools/words_terms.h"
@@ -318,11 +319,13 @@ std::string render_report(const Report& report, const Style& style) {
     put_devices(page, report);
     put_failures(page, report);
     put_timelines(page, report);
+    put_curves(page, report);
     put_balances(page, report);
     put_activities(page, report);
     put_management(page, report);
     put_peaks(page, report);
     put_live_at_peaks(page, report);
+    put_measures_at_peaks(page, report);
     put_left_at_end(page, report);
     put_leaks(page, beside_what_was_left(report), "Ways of holding memory that are rarely meant (at the end)",
               report.processes_size() > 1, unless_complete(report));

@@ -1,5 +1,5 @@
-// What every audit has to hold, whatever the failure: the fixed order, nothing missing, nothing twice, one snapshot,
-// and a reason wherever a number is not known.
+// What every audit has to hold, whatever the failure: the fixed order, nothing missing, nothing twice, one
+// snapshot, and a reason wherever a number is not known.
 #pragma once
 
 #include <doctest/doctest.h>

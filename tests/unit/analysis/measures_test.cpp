@@ -1,5 +1,5 @@
-// Measures of fragmentation against numbers that were worked out by hand, and against a reference so slow that it
-// is obviously right: an array of bytes.
+// Measures of fragmentation against numbers that were worked out by hand, and against a reference so slow
+// that it is obviously right: an array of bytes.
 #include <doctest/doctest.h>
 
 #include <iterator>
@@ -20,11 +20,17 @@ using Q = report::Quantity;
 namespace {
 
 template <typename A, typename B>
-concept Combine = requires(const A& a, const B& b) { plus(a, b, Q::charged, ""); };
+concept Combine = requires(const A& a, const B& b) {
+    plus(a, b, Q::charged, "");
+};
 template <typename A, typename B>
-concept Subtract = requires(const A& a, const B& b) { minus(a, b, Q::charged, ""); };
+concept Subtract = requires(const A& a, const B& b) {
+    minus(a, b, Q::charged, "");
+};
 template <typename A, typename B>
-concept HaveAShare = requires(const A& a, const B& b) { share(a, b); };
+concept HaveAShare = requires(const A& a, const B& b) {
+    share(a, b);
+};
 
 using OnDevice = QuantityIn<Space::kPhysical>;
 using Addresses = QuantityIn<Space::kAddresses>;
@@ -32,8 +38,8 @@ using InPool = QuantityIn<Space::kPool>;
 using InSegments = QuantityIn<Space::kSegments>;
 
 template <typename A, typename B>
-constexpr bool kMix = Combine<A, B> || Subtract<A, B> || HaveAShare<A, B> || Combine<B, A> || Subtract<B, A> ||
-                      HaveAShare<B, A>;
+constexpr bool kMix = Combine<A, B> || Subtract<A, B> || HaveAShare<A, B> || Combine<B, A> ||
+                      Subtract<B, A> || HaveAShare<B, A>;
 
 // One kind of space combines with itself, and with nothing else: not with a number of no stated kind either.
 static_assert(Combine<OnDevice, OnDevice> && Subtract<Addresses, Addresses> && HaveAShare<InPool, InPool>);
@@ -70,7 +76,9 @@ TEST_CASE("numbers of one kind of space, but of two places or moments, are refus
 
 TEST_CASE("a share is an interval, and a share of nothing or of what is not known is no number") {
     const Scope s = at_snapshot(1);
-    const auto part = [&](const Interval& a, const Interval& b) { return share(bytes_at(a, s), bytes_at(b, s)).value(); };
+    const auto part = [&](const Interval& a, const Interval& b) {
+        return share(bytes_at(a, s), bytes_at(b, s)).value();
+    };
     CHECK(part({3, 3}, {12, 12}) == Share{0.25, 0.25});
     CHECK(part({2, 6}, {8, 16}) == Share{0.125, 0.75});  // 2/16 … 6/8
     CHECK(part({0, 0}, {0, 0}) == Share{});
@@ -84,7 +92,8 @@ TEST_CASE("a share is an interval, and a share of nothing or of what is not know
 }
 
 TEST_CASE("free extents: alignment and granularity cut what is usable, by hand") {
-    // [100, 356): from 128 on 228 bytes, in 64s: 192. [384, 447): 63 bytes, in 64s: none. [512, 1024): all 512.
+    // [100, 356): from 128 on 228 bytes, in 64s: 192. [384, 447): 63 bytes, in 64s: none. [512, 1024): all
+    // 512.
     FreeExtents extents(128, 64);
     extents.add({100, 356});
     extents.add({384, 447});
@@ -128,7 +137,8 @@ TEST_CASE("free extents are what an array of bytes says, whatever is taken and g
             const std::uint64_t begin = random() % kSpace, size = 1 + random() % 24;
             const Range range{begin, std::min<std::uint64_t>(begin + size, kSpace)};
             if (random() % 2 == 0) {
-                if (map.insert(range, 0)) std::fill(taken.begin() + range.begin, taken.begin() + range.end, true);
+                if (map.insert(range, 0))
+                    std::fill(taken.begin() + range.begin, taken.begin() + range.end, true);
             } else {
                 map.cut(range);
                 std::fill(taken.begin() + range.begin, taken.begin() + range.end, false);
@@ -254,13 +264,15 @@ TEST_CASE("inside a pool, and the two definitions that others use, each under it
     REQUIRE(e.measures().others_size() == 2);
     CHECK(e.measures().others(0).name() == "1 - peak active / peak reserved");
     // The driver's own high marks: no more was ever in use, and no more reserved.
-    CHECK(e.measures().others(0).ratio().low() == doctest::Approx(1.0 - 1536.0 / static_cast<double>(32 * kMiB)));
+    CHECK(e.measures().others(0).ratio().low() ==
+          doctest::Approx(1.0 - 1536.0 / static_cast<double>(32 * kMiB)));
     CHECK_FALSE(e.measures().others(0).first().scope().has_snapshot());
     CHECK(e.measures().others(1).name() == "reserved - allocated");
     CHECK(interval_of(e.measures().others(1).bytes()) == Interval::exactly(32 * kMiB - 1536));
 }
 
-TEST_CASE("a framework's allocator: gaps by class, what was asked for is not known, peaks are of two moments") {
+TEST_CASE(
+    "a framework's allocator: gaps by class, what was asked for is not known, peaks are of two moments") {
     SessionBuilder session;
     auto& p = session.process(1 * kGiB);
     constexpr std::uint64_t kAt = 0x7f0000000000;
@@ -306,7 +318,8 @@ TEST_CASE("internal parts are what a naive count says, whatever is taken and giv
             const std::uint64_t bytes = random() % 5 == 0 ? kMiB + random() % kMiB / 2 : 1 + random() % 256;
             const auto behind = live.upper_bound(address);
             if (behind != live.end() && behind->first < address + bytes) continue;
-            if (behind != live.begin() && std::prev(behind)->first + std::prev(behind)->second.bytes > address)
+            if (behind != live.begin() &&
+                std::prev(behind)->first + std::prev(behind)->second.bytes > address)
                 continue;
             event.kind = wire::Kind::kLinearAcquired;
             event.address = {address};
@@ -324,7 +337,8 @@ TEST_CASE("internal parts are what a naive count says, whatever is taken and giv
         if (step % 100 != 0 || live.empty()) continue;
         Losses none;
         none.counted = true;
-        const InternalParts parts = internal_parts_of(state, FrameworkState{}, 0, Payload{}, none, at_snapshot(1));
+        const InternalParts parts =
+            internal_parts_of(state, FrameworkState{}, 0, Payload{}, none, at_snapshot(1));
         REQUIRE(parts.by_allocator.size() == 1);
         const auto check = [&](const InternalPart& part, auto&& belongs) {
             std::uint64_t count = 0, requested = 0, large = 0;
@@ -337,7 +351,8 @@ TEST_CASE("internal parts are what a naive count says, whatever is taken and giv
                     large += (block.bytes + kSmallPage - 1) / kSmallPage * kSmallPage;
                     continue;
                 }
-                for (std::uint64_t byte = address; byte < address + block.bytes; ++byte) pages.insert(byte / kSmallPage);
+                for (std::uint64_t byte = address; byte < address + block.bytes; ++byte)
+                    pages.insert(byte / kSmallPage);
             }
             REQUIRE(part.count == count);
             REQUIRE(part.payload.interval() == Interval::exactly(requested));
