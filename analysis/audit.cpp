@@ -206,12 +206,12 @@ void add_limits(Table& table, const Situation& s) {
         told = true;
     }
     if (!told) {
-        table.add(
-            Q::commitment_headroom,
-            Quantity::unknown(Q::commitment_headroom, s.physical,
-                              fmt::format("no limit on what may be committed is {}; device memory is backed when "
-                                          "it is taken",
-                                          s.stated ? "stated" : "in the trace")));
+        table.add(Q::commitment_headroom,
+                  Quantity::unknown(
+                      Q::commitment_headroom, s.physical,
+                      fmt::format("no limit on what may be committed is {}; device memory is backed when "
+                                  "it is taken",
+                                  s.stated ? "stated" : "in the trace")));
     }
     for (const PoolAtFailure& pool : s.pools) {
         if (!pool.said.maximum || *pool.said.maximum == 0) continue;

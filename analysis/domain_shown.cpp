@@ -30,7 +30,7 @@ class Extents {
     // `sure`: the extents are free for certain; otherwise any of them may be taken.
     void show(report::DomainExtents& out, const std::string& what, Definition definition, const Scope& scope,
               bool sure, const std::string& reason) const {
-        report::FreeExtents& shown = *out.add_free();
+        report::FreeExtents& shown = *out.add_eligible_free();
         shown.set_what(what);
         shown.set_count(found_.size());
         const auto quantity = [&](std::uint64_t bytes) {
@@ -218,7 +218,7 @@ std::optional<report::DomainExtents> DomainWatch::shown(const ProcessState& stat
                       false, "whether the pool still has the memory behind it only the driver knows");
             if (pool->second.said) {
                 const Pool::Word& said = *pool->second.said;
-                report::FreeExtents& cached = *out.add_free();
+                report::FreeExtents& cached = *out.add_eligible_free();
                 cached.set_what("cached, as the driver said");
                 Scope then = here;
                 then.snapshot = said.sequence.value;
@@ -248,7 +248,7 @@ std::optional<report::DomainExtents> DomainWatch::shown(const ProcessState& stat
             hold(out, range, fmt::format("{} on device {}", linear_in_words(block.kind), block.device));
     });
     for (const auto& [ordinal, word] : words_) {
-        report::FreeExtents& free = *out.add_free();
+        report::FreeExtents& free = *out.add_eligible_free();
         free.set_what(fmt::format("device-free memory of device {}, as the driver said", ordinal));
         Scope then = scope.in_domain("physical");
         then.device = device_uuid(trace, process, ordinal);

@@ -37,14 +37,32 @@ report::Domain physical_domain(const Situation& s) {
     using Physical = QuantityIn<Space::kPhysical>;
     report::Domain out;
     out.set_name("physical");
-    const Physical sum(s.device_free.as(report::Quantity::eligible_free, s.device_free.reason()));
-    put_free(out, sum,
-             Physical(s.device_free.high()
-                          ? Quantity::bounded(report::Quantity::largest_allocatable,
-                                              {std::nullopt, s.device_free.high()}, s.physical,
-                                              std::string(kNoRuns) + "; no run is larger than the sum")
-                          : Quantity::unknown(report::Quantity::largest_allocatable, s.physical, kNoRuns)),
-             nullptr, kNoRuns);
+    if (s.runs) {
+        // Somebody who can see the runs has stated them.
+        const auto stated = [&](Definition definition, const Interval& interval) {
+            const char* why = "contiguous physical runs that nobody holds, as stated";
+            return Physical(interval.exact() ? Quantity::derived(definition, *interval.low, s.physical, why)
+                                             : Quantity::bounded(definition, interval, s.physical, why));
+        };
+        const Physical sum = stated(report::Quantity::eligible_free, s.runs->sum);
+        const Physical largest = stated(report::Quantity::largest_allocatable, s.runs->largest);
+        put_free(out, sum, largest, nullptr, "the runs are stated within limits, or there are none");
+        out.set_free_extents(s.runs->count);
+        const Share outside = rest_of(share(largest, sum).value_or(Share{}));
+        if (outside.low && outside.low == outside.high) {
+            out.set_external_ratio(*outside.low);
+            out.clear_external_ratio_reason();
+        }
+    } else {
+        put_free(
+            out, Physical(s.device_free.as(report::Quantity::eligible_free, s.device_free.reason())),
+            Physical(s.device_free.high()
+                         ? Quantity::bounded(report::Quantity::largest_allocatable,
+                                             {std::nullopt, s.device_free.high()}, s.physical,
+                                             std::string(kNoRuns) + "; no run is larger than the sum")
+                         : Quantity::unknown(report::Quantity::largest_allocatable, s.physical, kNoRuns)),
+            nullptr, kNoRuns);
+    }
     // Only allocations of one kind take part: what is payload of a VMM allocation is known by what was
     // written, of a linear block by what was asked for, and the two are not one measure.
     const bool handles = holds_handles(s);
@@ -54,13 +72,15 @@ report::Domain physical_domain(const Situation& s) {
                                    handles ? "VMM allocations of this process" : s.linear.reason())),
                Physical(handles ? handles_written(s) : s.linear_requested),
                Physical(handles ? s.handle_waste : s.linear_waste));
-    out.set_note(
-        fmt::format("The external ratio of physical memory cannot be computed: the largest run that nobody "
-                    "holds is not visible. {}",
-                    handles ? "Charged, payload written and waste are of VMM allocations only; mapping them "
-                              "elsewhere does not remove the waste."
-                            : "Charged, requested and waste are of linear memory only (cuMemAlloc); pools "
-                              "are domains of their own."));
+    out.set_note(fmt::format(
+        "{}{}",
+        s.runs ? ""
+               : "The external ratio of physical memory cannot be computed: the largest run that nobody "
+                 "holds is not visible. ",
+        handles ? "Charged, payload written and waste are of VMM allocations only; mapping them "
+                  "elsewhere does not remove the waste."
+                : "Charged, requested and waste are of linear memory only (cuMemAlloc); pools "
+                  "are domains of their own."));
     return out;
 }
 

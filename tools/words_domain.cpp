@@ -42,8 +42,8 @@ void put_extents(Page& page, const google::protobuf::RepeatedPtrField<report::Do
 
 void put_domain(Page& page, const report::DomainExtents& domain) {
     page.heading(fmt::format("The domain {}", domain.name()));
-    if (domain.free().empty()) page.paragraph("What lies between its extents is not known.", 2);
-    for (const report::FreeExtents& free : domain.free()) {
+    if (domain.eligible_free().empty()) page.paragraph("What lies between its extents is not known.", 2);
+    for (const report::FreeExtents& free : domain.eligible_free()) {
         page.item("-",
                   fmt::format("{}: {} in {}; the largest: {}.", upper_first(free.what()),
                               quantity_words(free.sum()),

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "analysis/domains.h"
 #include "tests/unit/analysis/scenario.h"
 
 using namespace fragscope;
@@ -174,4 +175,22 @@ TEST_CASE("commitment headroom is known where a limit is: the pool's maximum les
     const auto e = explained(session);
     CHECK(row_of(e, Q::commitment_headroom, "pool 0x99").low_bytes() == 64 * kMiB);
     CHECK(row_of(e, Q::commitment_headroom, "").evidence() == Q::unknown);
+}
+
+TEST_CASE("physical runs are measured where somebody states them, and their ratio where it is exact") {
+    Situation s = by_hand();
+    s.request.device = 0;
+    s.runs = PhysicalRuns{3, Interval::exactly(12 * kMiB), Interval::exactly(8 * kMiB)};
+    const report::Domain exact = domains_of(s)[0];
+    CHECK(exact.name() == "physical");
+    CHECK(exact.free_extents() == 3);
+    CHECK(exact.external_ratio() == doctest::Approx(1.0 / 3));
+    s.runs->largest = {6 * kMiB, 8 * kMiB};
+    const report::Domain rounded = domains_of(s)[0];
+    CHECK_FALSE(rounded.has_external_ratio());
+    CHECK_FALSE(rounded.external_ratio_reason().empty());
+    s.runs.reset();
+    const report::Domain unknown = domains_of(s)[0];
+    CHECK_FALSE(unknown.has_free_extents());
+    CHECK(unknown.external_ratio_reason().find("not visible") != std::string::npos);
 }

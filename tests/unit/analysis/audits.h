@@ -57,11 +57,9 @@ inline void check_domains(const google::protobuf::RepeatedPtrField<report::Domai
             CHECK(domain.free_largest().low_bytes() <= domain.free_sum().high_bytes());
         CHECK(domain.has_external_ratio() == domain.external_ratio_reason().empty());
         CHECK(domain.free_sum().scope().domain() == domain.free_largest().scope().domain());
-        if (!domain.has_free_extents()) {
-            CHECK_FALSE(domain.has_external_ratio());
-            CHECK(domain.extent_classes().empty());
-            continue;
-        }
+        if (!domain.has_free_extents()) CHECK_FALSE(domain.has_external_ratio());
+        // Runs that somebody stated are a sum and a largest one, and no list.
+        if (domain.extent_classes().empty()) continue;
         std::uint64_t sum = 0, count = 0;
         for (const report::ExtentClass& each : domain.extent_classes()) {
             sum += each.sum_bytes();
@@ -69,7 +67,6 @@ inline void check_domains(const google::protobuf::RepeatedPtrField<report::Domai
         }
         CHECK(sum == domain.free_sum().low_bytes());
         CHECK(count == domain.free_extents());
-        if (sum == 0) continue;
         CHECK(domain.largest_extents_bytes(0) == domain.free_largest().low_bytes());
         CHECK(domain.external_ratio() ==
               doctest::Approx(1.0 - static_cast<double>(domain.free_largest().low_bytes()) /

@@ -36,11 +36,11 @@ std::vector<report::DomainExtents> domains(SessionBuilder& session, const std::s
 }
 
 const report::FreeExtents& free_of(const report::DomainExtents& domain, const std::string& part) {
-    for (const report::FreeExtents& free : domain.free()) {
+    for (const report::FreeExtents& free : domain.eligible_free()) {
         if (free.what().find(part) != std::string::npos) return free;
     }
     FAIL("no free extents: " << part);
-    return domain.free(0);
+    return domain.eligible_free(0);
 }
 
 bool exact(const report::Quantity& bytes, std::uint64_t value) {
