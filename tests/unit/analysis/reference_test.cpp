@@ -15,6 +15,7 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -188,7 +189,7 @@ class Run {
 
   private:
     void need(bool right, const char* what) const {
-        if (!right) FAIL("seed " << seed_ << ", operation " << operations_ << ": " << what);
+        if (!right) FAIL("seed " << seed_ << ", operation " << operations_ << ": " << std::string(what));
     }
     static std::uint64_t location(std::uint64_t device) {
         return wire::pack_location(1, static_cast<std::int32_t>(device), 0);
