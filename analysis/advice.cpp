@@ -100,10 +100,11 @@ void for_capacity(const Situation& s, const std::vector<Counterfactual>& rows, c
                         "written so far.",
                         in_words(s.payload.never_written)));
     }
-    out.push_back(fmt::format("Hold less at this moment: {} what each call acquired, what was never released, "
-                              "and when the peak was. Smaller batches, earlier frees, or a device with more memory are "
-                              "what is left.",
-                              s.stated ? "a recording (`fragscope run`) tells" : "`fragscope report` lists"));
+    out.push_back(
+        fmt::format("Hold less at this moment: {} what each call acquired, what was never released, "
+                    "and when the peak was. Smaller batches, earlier frees, or a device with more memory are "
+                    "what is left.",
+                    s.stated ? "a recording (`fragscope run`) tells" : "`fragscope report` lists"));
     if (named && !most) out.push_back(who);
     out.push_back(
         "Returning caches, moving allocations together or remapping them would not have been enough here.");
@@ -210,11 +211,13 @@ std::vector<std::string> not_known_in(const Situation& s) {
             out.push_back("Exactly: " + names + ". The report that the numbers are from may tell.");
         }
         if (!s.runs) {
-            out.push_back("The largest physical run that nobody holds: no call shows it. A probe with cuMemCreate at "
-                          "the failure bounds it.");
+            out.push_back(
+                "The largest physical run that nobody holds: no call shows it. A probe with cuMemCreate at "
+                "the failure bounds it.");
         }
-        out.push_back("Whatever the numbers do not speak of: other limits, other users of the device, what memory "
-                      "holds. A recording of the failing run tells (`fragscope run --probe-on-oom`).");
+        out.push_back(
+            "Whatever the numbers do not speak of: other limits, other users of the device, what memory "
+            "holds. A recording of the failing run tells (`fragscope run --probe-on-oom`).");
         return out;
     }
     if (s.hypothetical && !s.device_free.known()) {

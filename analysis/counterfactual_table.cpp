@@ -34,8 +34,8 @@ void CounterfactualTable::add(const char* id, const std::string& removed, Blame 
     change(id, removed, blame, Change::kAdds, freed.reason(), call, freed);
 }
 
-void CounterfactualTable::change(const std::string& id, const std::string& removed, Blame blame, Change change,
-                                 const std::string& reason, const std::string& call,
+void CounterfactualTable::change(const std::string& id, const std::string& removed, Blame blame,
+                                 Change change, const std::string& reason, const std::string& call,
                                  const Quantity& speaks_of) {
     Counterfactual& row = start(id, removed, blame);
     row.change = change;
@@ -86,8 +86,8 @@ void CounterfactualTable::all_removed(const char* id, const std::string& removed
         if (const auto more = plus(sum, row.freed, report::Quantity::eligible_free, reason)) sum = *more;
     }
     for (const Counterfactual& row : rows_) {
-        if (row.combines() && !row.adds() && row.change != Change::kUnrounds && row.change != Change::kDropsStack &&
-            row.change != Change::kLifts)
+        if (row.combines() && !row.adds() && row.change != Change::kUnrounds &&
+            row.change != Change::kDropsStack && row.change != Change::kLifts)
             all.push_back(&row);
     }
     Counterfactual out;
@@ -135,13 +135,13 @@ void CounterfactualTable::decide(Counterfactual& row, Quantity as_known,
     row.available = !standing.available.known()
                         ? Quantity::unknown(report::Quantity::eligible_free, base_.scope(), row.reason)
                     : as_known.evidence() == report::Quantity::assumed
-                        ? Quantity::assumed(report::Quantity::eligible_free, standing.available, base_.scope(),
-                                            row.reason)
+                        ? Quantity::assumed(report::Quantity::eligible_free, standing.available,
+                                            base_.scope(), row.reason)
                     : standing.available.exact()
                         ? Quantity::derived(report::Quantity::eligible_free, *standing.available.low,
                                             base_.scope(), row.reason)
-                        : Quantity::bounded(report::Quantity::eligible_free, standing.available, base_.scope(),
-                                            row.reason);
+                        : Quantity::bounded(report::Quantity::eligible_free, standing.available,
+                                            base_.scope(), row.reason);
 }
 
 }  // namespace fragscope::analysis

@@ -55,23 +55,25 @@ void layout_rows(Table& table, const FrameworkAtFailure& own, const AllocatorLay
     };
     const AllocatorView& view = layout.views.front();
     if (layout.may_release) {
-        table.not_applicable("with_framework_segments_returned",
-                             "segments of the framework's allocator that hold no block", Blame::kFrameworkCached,
-                             "the allocator gives them back by itself before it gives up: what is available counts "
-                             "them as returned");
+        table.not_applicable(
+            "with_framework_segments_returned", "segments of the framework's allocator that hold no block",
+            Blame::kFrameworkCached,
+            "the allocator gives them back by itself before it gives up: what is available counts "
+            "them as returned");
     } else {
-        table.change("with_framework_segments_returned",
-                     "segments of the framework's allocator that hold no block", Blame::kFrameworkCached,
-                     Change::kReturnsSegments, own.reclaimable.reason(), "a call that empties the allocator's cache",
-                     about(view.wholly_free, "segments without a block"));
+        table.change(
+            "with_framework_segments_returned", "segments of the framework's allocator that hold no block",
+            Blame::kFrameworkCached, Change::kReturnsSegments, own.reclaimable.reason(),
+            "a call that empties the allocator's cache", about(view.wholly_free, "segments without a block"));
     }
     if (layout.waits) {
-        table.change("with_framework_waits_over", "blocks of the framework's allocator that wait for other streams",
-                     Blame::kFrameworkWaiting, Change::kEndsWaits,
-                     "freed by the program and not yet by the stream: with the wait over they are gaps, and join "
-                     "those beside them",
-                     "a synchronisation of the streams (torch.cuda.synchronize())",
-                     about(layout.waiting, "freed by the host, not yet by the stream"));
+        table.change(
+            "with_framework_waits_over", "blocks of the framework's allocator that wait for other streams",
+            Blame::kFrameworkWaiting, Change::kEndsWaits,
+            "freed by the program and not yet by the stream: with the wait over they are gaps, and join "
+            "those beside them",
+            "a synchronisation of the streams (torch.cuda.synchronize())",
+            about(layout.waiting, "freed by the host, not yet by the stream"));
     }
     if (layout.owners) {
         table.change("with_private_pools_shared", "the ownership of pools of the framework's allocator",
@@ -81,13 +83,15 @@ void layout_rows(Table& table, const FrameworkAtFailure& own, const AllocatorLay
                      about(layout.of_other_owners, "in no block, and in another pool's segments"));
     }
     if (layout.streams) {
-        table.change("with_streams_shared", "the ownership of streams in the framework's allocator", Blame::kStreams,
-                     Change::kSharesStreams, "extents of another stream serve only that stream's requests",
+        table.change("with_streams_shared", "the ownership of streams in the framework's allocator",
+                     Blame::kStreams, Change::kSharesStreams,
+                     "extents of another stream serve only that stream's requests",
                      "allocating on that stream, or emptying the cache first",
                      about(layout.of_other_streams, "in no block, and in segments of another stream"));
     }
     if (layout.block != layout.requested || layout.segment != layout.requested) {
-        table.change("without_request_rounding", "the rounding of this request", Blame::kRounding, Change::kUnrounds,
+        table.change("without_request_rounding", "the rounding of this request", Blame::kRounding,
+                     Change::kUnrounds,
                      "with exactly what the program asked for instead of whole blocks and segments",
                      "a size that is a whole number of blocks, or the allocator's rounding settings");
     }
@@ -98,11 +102,12 @@ void layout_rows(Table& table, const FrameworkAtFailure& own, const AllocatorLay
                      "sizes that are whole numbers of blocks",
                      about(layout.waste, "charged for live blocks and not asked for"));
     }
-    table.change("with_framework_gaps_merged", "gaps between blocks of the framework's allocator",
-                 Blame::kFrameworkGaps, Change::kMergesGaps,
-                 "all extents of the allocator that this request may use and no block lies in, as one",
-                 "PYTORCH_ALLOC_CONF=expandable_segments:True, or max_split_size_mb, or fewer long-lived blocks",
-                 about(view.gap_sum, "in no block"));
+    table.change(
+        "with_framework_gaps_merged", "gaps between blocks of the framework's allocator",
+        Blame::kFrameworkGaps, Change::kMergesGaps,
+        "all extents of the allocator that this request may use and no block lies in, as one",
+        "PYTORCH_ALLOC_CONF=expandable_segments:True, or max_split_size_mb, or fewer long-lived blocks",
+        about(view.gap_sum, "in no block"));
 }
 
 // What the framework's own allocator took from the device and has in no live block.
@@ -136,16 +141,16 @@ void framework_rows(Table& table, const Situation& s) {
 void others_rows(Table& table, const Situation& s) {
     const char* processes = s.stated ? "other processes" : "other processes of this trace";
     if (s.other_processes.empty()) {
-        table.not_applicable("without_other_processes", processes, Blame::kOthers,
-                             s.others.reason());
+        table.not_applicable("without_other_processes", processes, Blame::kOthers, s.others.reason());
     } else {
         table.add("without_other_processes", processes, Blame::kOthers, s.others,
                   "run it when they are not running, or on another device");
     }
-    table.add("without_unattributed",
-              s.stated ? "contexts, and memory that the numbers do not name" : "memory that no record explains",
-              Blame::kUnexplained, s.unattributed,
-              s.stated ? "" : "trace the other processes too; see what nvidia-smi lists");
+    table.add(
+        "without_unattributed",
+        s.stated ? "contexts, and memory that the numbers do not name" : "memory that no record explains",
+        Blame::kUnexplained, s.unattributed,
+        s.stated ? "" : "trace the other processes too; see what nvidia-smi lists");
 }
 
 // Rows that give device memory back, for a request that takes some. `own`: the pool that the request is to
@@ -179,12 +184,13 @@ void memory_rows(Table& table, const Situation& s, const PoolAtFailure* own = nu
              s.linear_waste, report::Quantity::internal_waste,
              s.partly_waste.high().value_or(0) != 0 ? s.partly_waste.reason() : s.linear_waste.reason());
     if (s.importers_hold != 0) {
-        table.add("with_importers_closed", "memory that other processes imported and still map", Blame::kImporter,
-                  s.held_by_importers, "cuIpcCloseMemHandle, or the release of the imported handle, in the importer");
+        table.add("with_importers_closed", "memory that other processes imported and still map",
+                  Blame::kImporter, s.held_by_importers,
+                  "cuIpcCloseMemHandle, or the release of the imported handle, in the importer");
     }
     if (s.leaks != 0) {
-        table.add("with_leaked_handles_released", "physical handles that nothing maps any more", Blame::kLeaked,
-                  s.leaked, "cuMemRelease of each handle that cuMemCreate gave out");
+        table.add("with_leaked_handles_released", "physical handles that nothing maps any more",
+                  Blame::kLeaked, s.leaked, "cuMemRelease of each handle that cuMemCreate gave out");
     }
     if (s.framework && s.framework->layout) return others_rows(table, s);
     if (!s.partly_waste.known() && s.linear_waste.high() == std::optional<std::uint64_t>(0)) {
@@ -215,8 +221,9 @@ void whole_device(Table& table, const Situation& s) {
 void limit_rows(Table& table, const Situation& s) {
     for (const Limit& limit : s.limits) table.lift(limit);
     if (s.limits.empty()) {
-        table.not_applicable("with_limit_lifted", "a limit", Blame::kLimit,
-                             s.stated ? "no limit on this request is stated" : "no limit on this request is recorded");
+        table.not_applicable(
+            "with_limit_lifted", "a limit", Blame::kLimit,
+            s.stated ? "no limit on this request is stated" : "no limit on this request is recorded");
     }
 }
 
@@ -232,8 +239,9 @@ void runs_row(Table& table, const Situation& s) {
         return;
     }
     if (s.stated) {
-        table.not_applicable(kId, kWhat, Blame::kGaps,
-                             "nothing says that the driver needs one physical run for it: it maps single pages");
+        table.not_applicable(
+            kId, kWhat, Blame::kGaps,
+            "nothing says that the driver needs one physical run for it: it maps single pages");
         return;
     }
     // Merging runs adds no bytes: only where the sum suffices can their shape be the reason.
@@ -259,11 +267,12 @@ void runs_row(Table& table, const Situation& s) {
 std::vector<Counterfactual> physical_rows(const Situation& s) {
     Table table(s, s.free_then, needed_of(s, s.physical));
     if (s.request.draws == Draws::kStack) {
-        table.change("with_smaller_stack", "the reservation of the kernel's stacks", Blame::kStack,
-                     Change::kDropsStack,
-                     "stack size times the threads that the device can hold, taken at the launch: no call of the "
-                     "program asks for it",
-                     "cuCtxSetLimit(CU_LIMIT_STACK_SIZE), or a kernel that spills and recurses less");
+        table.change(
+            "with_smaller_stack", "the reservation of the kernel's stacks", Blame::kStack,
+            Change::kDropsStack,
+            "stack size times the threads that the device can hold, taken at the launch: no call of the "
+            "program asks for it",
+            "cuCtxSetLimit(CU_LIMIT_STACK_SIZE), or a kernel that spills and recurses less");
     }
     memory_rows(table, s);
     table.not_applicable("with_virtual_gaps_merged", "gaps in the address space", Blame::kGaps,
@@ -279,15 +288,17 @@ std::vector<Counterfactual> physical_rows(const Situation& s) {
 // Where device memory plays no part, and a limit is all that is known to stand against the request.
 std::vector<Counterfactual> limited_rows(const Situation& s) {
     const Scope scope = s.physical.in_domain(s.request.domain);
-    Table table(s,
-                Quantity::assumed(report::Quantity::eligible_free, {s.request.needed.high, std::nullopt}, scope,
-                                  "nothing says that there was too little of what the request itself takes"),
-                needed_of(s, scope));
+    Table table(
+        s,
+        Quantity::assumed(report::Quantity::eligible_free, {s.request.needed.high, std::nullopt}, scope,
+                          "nothing says that there was too little of what the request itself takes"),
+        needed_of(s, scope));
     if (s.request.unrounded) {
-        table.change("without_request_rounding", "the rounding of this request and of those before it",
-                     Blame::kRounding, Change::kUnrounds, "with exactly what was asked for each time",
-                     "sizes that need no rounding (powers of two here), or cuMemHostRegister of the program's own "
-                     "pages");
+        table.change(
+            "without_request_rounding", "the rounding of this request and of those before it",
+            Blame::kRounding, Change::kUnrounds, "with exactly what was asked for each time",
+            "sizes that need no rounding (powers of two here), or cuMemHostRegister of the program's own "
+            "pages");
     }
     limit_rows(table, s);
     return table.take();
@@ -376,7 +387,8 @@ std::vector<Counterfactual> pool_rows(const Situation& s) {
     reach.high = growth.high && cached.high ? std::optional(*growth.high + *cached.high) : std::nullopt;
     if (s.contract.allows_pieces()) reach = growth + cached;
     const std::string limit = room ? fmt::format("; its maximum leaves {}", in_words(*room)) : "";
-    Table table(s, Quantity::bounded(report::Quantity::eligible_free, reach, s.physical,
+    Table table(s,
+                Quantity::bounded(report::Quantity::eligible_free, reach, s.physical,
                                   "what nobody on the device holds, for the pool to grow, and at most all "
                                   "that the pool keeps unused" +
                                       limit),
@@ -415,7 +427,8 @@ std::vector<Counterfactual> pool_rows(const Situation& s) {
                              "what the pool keeps unused is not known");
     }
     if (room) {
-        table.instead("with_pool_maximum_lifted", fmt::format("the maximum size of {}", pool->name), Blame::kLimit,
+        table.instead("with_pool_maximum_lifted", fmt::format("the maximum size of {}", pool->name),
+                      Blame::kLimit,
                       s.free_then.as(report::Quantity::eligible_free,
                                      "what nobody on the device holds, without the maximum"),
                       "CUmemPoolProps::maxSize of cuMemPoolCreate");
@@ -429,8 +442,9 @@ std::vector<Counterfactual> pool_rows(const Situation& s) {
 
 std::vector<Counterfactual> unaccounted_rows(const Situation& s) {
     const Scope scope = s.physical.in_domain(s.request.domain);
-    Table table(s, Quantity::unknown(report::Quantity::eligible_free, scope,
-                                     "this trace keeps no books of what this call draws on"),
+    Table table(s,
+                Quantity::unknown(report::Quantity::eligible_free, scope,
+                                  "this trace keeps no books of what this call draws on"),
                 needed_of(s, scope));
     return table.take();
 }

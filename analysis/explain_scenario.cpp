@@ -18,7 +18,8 @@ report::Explanation explain_scenario(const Scenario& scenario) {
     request.set_in_words(facts.in_words);
     *request.mutable_requested() =
         (scenario.request.bytes.exact()
-             ? Quantity::measured(report::Quantity::requested, facts.requested, scope, "as the scenario states it")
+             ? Quantity::measured(report::Quantity::requested, facts.requested, scope,
+                                  "as the scenario states it")
              : Quantity::bounded(report::Quantity::requested, scenario.request.bytes, scope,
                                  "as far as the scenario states it"))
             .message();

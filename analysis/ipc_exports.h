@@ -1,5 +1,5 @@
-// Linear memory that a process exported to others (cuIpcGetMemHandle), and what of it the process has freed since:
-// the device gets it back only when no importer maps it any more.
+// Linear memory that a process exported to others (cuIpcGetMemHandle), and what of it the process has freed
+// since: the device gets it back only when no importer maps it any more.
 #pragma once
 
 #include <cstdint>

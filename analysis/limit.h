@@ -1,6 +1,6 @@
-// Limits other than the amount of memory that can refuse a request: what each bounds, what was left of it, and
-// what lifts it. A situation holds those that are known to stand against its request, and no others: a limit of
-// which nothing is known is no reason for anything.
+// Limits other than the amount of memory that can refuse a request: what each bounds, what was left of it,
+// and what lifts it. A situation holds those that are known to stand against its request, and no others: a
+// limit of which nothing is known is no reason for anything.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,11 @@ enum class LimitKind : std::uint8_t {
 
 struct LimitFacts {
     LimitKind kind;
-    const char* name;  // stable: "with_<name>_lifted" of the table, and Verdict::constraint of other_constraint
-    // Which cause it is. Where all that is known is a sum that may be committed and no more, by an allocator or
-    // by the host, it is a commitment limit: the memory is there, the right to it is not. A limit that is a
-    // setting or a part of the machine by itself is another constraint, under its name.
+    const char*
+        name;  // stable: "with_<name>_lifted" of the table, and Verdict::constraint of other_constraint
+    // Which cause it is. Where all that is known is a sum that may be committed and no more, by an allocator
+    // or by the host, it is a commitment limit: the memory is there, the right to it is not. A limit that is
+    // a setting or a part of the machine by itself is another constraint, under its name.
     report::Verdict::Cause cause;
     const char* what;       // "the limit of …", for a sentence
     const char* lifted_by;  // the call or setting

@@ -7,9 +7,9 @@ namespace {
 
 // What the removals amount to, all of them together.
 struct Changes {
-    Interval given_back = Interval::exactly(0);  // to the device
+    Interval given_back = Interval::exactly(0);       // to the device
     Interval by_this_process = Interval::exactly(0);  // of that
-    Interval by_allocator = Interval::exactly(0);     // of that, by its framework's allocator
+    Interval by_allocator = Interval::exactly(0);     // of that, by the allocator whose request it is
     bool cached = false;
     bool pending = false;
     bool unrounded = false;
@@ -28,10 +28,6 @@ struct Changes {
 
 bool of_this_process(Blame blame) { return blame != Blame::kOthers && blame != Blame::kUnexplained; }
 
-bool of_its_allocator(Blame blame) {
-    return blame == Blame::kFrameworkCached || blame == Blame::kFrameworkWaiting || blame == Blame::kFrameworkGaps;
-}
-
 Changes changes_of(const std::vector<const Counterfactual*>& removed) {
     Changes out;
     for (const Counterfactual* row : removed) {
@@ -42,8 +38,8 @@ Changes changes_of(const std::vector<const Counterfactual*>& removed) {
                 break;
             case Change::kAdds:
                 out.given_back = out.given_back + row->freed.interval();
-                if (of_this_process(row->blame)) out.by_this_process = out.by_this_process + row->freed.interval();
-                if (of_its_allocator(row->blame)) out.by_allocator = out.by_allocator + row->freed.interval();
+                if (of_this_process(row->blame))
+                    out.by_this_process = out.by_this_process + row->freed.interval();
                 break;
             case Change::kLifts:
                 out.lifted.push_back(row->limit);
@@ -80,7 +76,8 @@ Changes changes_of(const std::vector<const Counterfactual*>& removed) {
     return out;
 }
 
-std::optional<std::uint64_t> smaller(const std::optional<std::uint64_t>& a, const std::optional<std::uint64_t>& b) {
+std::optional<std::uint64_t> smaller(const std::optional<std::uint64_t>& a,
+                                     const std::optional<std::uint64_t>& b) {
     if (!a || !b) return a ? a : b;
     return std::min(*a, *b);
 }
@@ -101,17 +98,15 @@ void under_limits(const Situation& s, const Changes& changes, Standing& out) {
         if (unrounded) {
             const Interval used = limit.used_unrounded.interval();
             const Interval whole = limit.limit.interval();
-            const auto less = [](const std::optional<std::uint64_t>& a, const std::optional<std::uint64_t>& b) {
+            const auto less = [](const std::optional<std::uint64_t>& a,
+                                 const std::optional<std::uint64_t>& b) {
                 return a && b ? std::optional(*a - std::min(*a, *b)) : std::nullopt;
             };
             room = {less(whole.low, used.high), less(whole.high, used.low)};
         }
         if (limit.grows == Limit::Grows::kWithProcess) room = room + changes.by_this_process;
         if (limit.grows == Limit::Grows::kWithAllocator) room = room + changes.by_allocator;
-        const Interval needed = unrounded            ? limit.needed_unrounded.interval()
-                                : limit.counts       ? limit.needed.interval()
-                                : changes.unrounded  ? out.needed
-                                                     : limit.needed.interval();
+        const Interval needed = limit.counts ? limit.needed.interval() : out.needed;
         const Fit here = fit_of(room, needed);
         if (limit.counts) {
             if (both(out.fit, here) != out.fit) out.limited_by = &limit;
@@ -136,9 +131,9 @@ Standing from_device(const Situation& s, const Interval& base, Changes& changes)
     if (s.framework && s.framework->layout) {
         const AllocatorLayout& layout = *s.framework->layout;
         const AllocatorView& view = view_of(layout, changes);
-        const Interval back = changes.gaps_merged                                ? view.gap_sum
-                        : layout.may_release || changes.segments_returned ? view.wholly_free
-                                                                           : Interval::exactly(0);
+        const Interval back = changes.gaps_merged                               ? view.gap_sum
+                              : layout.may_release || changes.segments_returned ? view.wholly_free
+                                                                                : Interval::exactly(0);
         changes.given_back = changes.given_back + back;
         changes.by_this_process = changes.by_this_process + back;
         changes.by_allocator = changes.by_allocator + back;
@@ -159,9 +154,9 @@ Standing from_device(const Situation& s, const Interval& base, Changes& changes)
         const Interval run = s.runs ? s.runs->largest : Interval{0, base.high};
         out.available = capped(out.available, run + Interval{0, changes.given_back.high});
     }
-    out.needed = changes.no_stack                               ? Interval::exactly(0)
+    out.needed = changes.no_stack                           ? Interval::exactly(0)
                  : changes.unrounded && s.request.unrounded ? *s.request.unrounded
-                                                                : s.request.needed;
+                                                            : s.request.needed;
     out.fit = fit_of(out.available, out.needed);
     under_limits(s, changes, out);
     return out;
@@ -182,7 +177,6 @@ std::int64_t rank(Fit fit) { return fit == Fit::kFits ? 2 : fit == Fit::kCannotT
 }  // namespace
 
 Fit both(Fit a, Fit b) { return rank(a) < rank(b) ? a : b; }
-Fit either(Fit a, Fit b) { return rank(a) < rank(b) ? b : a; }
 
 Standing standing_with(const Situation& s, const Interval& base,
                        const std::vector<const Counterfactual*>& removed) {

@@ -13,16 +13,16 @@ struct Standing {
     Interval available;  // in the domain that the request draws on, for it, in one piece where it needs one
     Interval needed;
     Fit fit = Fit::kCannotTell;
-    const Limit* limited_by = nullptr;  // the limit that leaves the least, where one leaves less than the memory
+    const Limit* limited_by =
+        nullptr;  // the limit that leaves the least, where one leaves less than the memory
 };
 
-// `base`: what nobody holds, before anything is taken away. Rows that stand for themselves (`instead`) take no
-// part.
+// `base`: what nobody holds, before anything is taken away. Rows that stand for themselves (`instead`) take
+// no part.
 Standing standing_with(const Situation& situation, const Interval& base,
                        const std::vector<const Counterfactual*>& removed);
 
-// The worse, and the better, of two; "cannot tell" lies between.
+// The worse of two; "cannot tell" lies between.
 Fit both(Fit a, Fit b);
-Fit either(Fit a, Fit b);
 
 }  // namespace fragscope::analysis

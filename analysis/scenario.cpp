@@ -79,7 +79,8 @@ Charged charged_in(const Scenario& scenario) {
         out.asked = out.asked + bytes;
         out.rests = out.rests + rest_of(bytes, page);
     }
-    for (const Interval& bytes : scenario.held_by_importers) out.imported = out.imported + rounded_up(bytes, page);
+    for (const Interval& bytes : scenario.held_by_importers)
+        out.imported = out.imported + rounded_up(bytes, page);
     for (const Interval& bytes : scenario.leaked_handles) out.leaked = out.leaked + rounded_up(bytes, page);
     return out;
 }
@@ -98,10 +99,11 @@ void put_request(Situation& s, const Scenario& scenario) {
     out.needed_reason = fmt::format("in whole pages of {}", in_words(page));
     out.contiguity =
         scenario.device.contiguity_required ? report::Request::physical : report::Request::virtual_only;
-    out.contiguity_reason = scenario.device.contiguity_required
-                                ? "the scenario says that the driver needs one physical run"
-                                : "a pointer needs consecutive addresses; nothing says that the driver needs one "
-                                  "physical run behind them";
+    out.contiguity_reason =
+        scenario.device.contiguity_required
+            ? "the scenario says that the driver needs one physical run"
+            : "a pointer needs consecutive addresses; nothing says that the driver needs one "
+              "physical run behind them";
     switch (request.kind) {
         case Kind::kAllocator:
             out.needed = s.framework->layout->segment;
@@ -119,9 +121,8 @@ void put_request(Situation& s, const Scenario& scenario) {
             out.draws = Draws::kHost;
             out.domain = "host";
             out.needed = pinned_as(scenario, request.bytes);
-            out.needed_reason = scenario.device.pinned_rounds_to_power_of_two
-                                    ? "rounded up to a power of two"
-                                    : "what was asked for";
+            out.needed_reason = scenario.device.pinned_rounds_to_power_of_two ? "rounded up to a power of two"
+                                                                              : "what was asked for";
             out.contiguity_reason = "host pages may lie anywhere behind consecutive addresses";
             out.in_words = fmt::format("{} of page-locked host memory", bytes);
             break;
@@ -156,17 +157,17 @@ Limit limit_on(const Situation& s, LimitKind kind, const Interval& limit, const 
     out.limit = stated(report::Quantity::capacity, limit, scope, kStated);
     out.used = summed(report::Quantity::committed, used, scope, "the parts that are stated");
     const Interval room = less(limit, used);
-    out.headroom = summed(report::Quantity::commitment_headroom, room, scope,
-                          fmt::format("{}: {}, of which {} are used", facts_of(kind).what, in_words(limit),
-                                      in_words(used)));
+    out.headroom = summed(
+        report::Quantity::commitment_headroom, room, scope,
+        fmt::format("{}: {}, of which {} are used", facts_of(kind).what, in_words(limit), in_words(used)));
     out.needed = summed(report::Quantity::needed, needed, scope, "what the request takes of it");
     return out;
 }
 
 Limit limit_on_count(const Situation& s, LimitKind kind, std::uint64_t limit, std::uint64_t used,
                      std::uint64_t needed, const std::string& reason) {
-    Limit out = limit_on(s, kind, Interval::exactly(limit), Interval::exactly(used), Interval::exactly(needed),
-                         "number");
+    Limit out = limit_on(s, kind, Interval::exactly(limit), Interval::exactly(used),
+                         Interval::exactly(needed), "number");
     out.counts = true;
     out.headroom = out.headroom.as(out.headroom.definition(), reason);
     return out;
@@ -175,10 +176,10 @@ Limit limit_on_count(const Situation& s, LimitKind kind, std::uint64_t limit, st
 // What page-locked memory would take of a limit if its sizes were not rounded; `besides`: what else is in it.
 void without_rounding(Limit& limit, const Situation& s, const Scenario& scenario, const Interval& besides) {
     if (!s.request.unrounded) return;
-    limit.used_unrounded = summed(report::Quantity::requested, besides + sum_of(scenario.pins), limit.used.scope(),
-                                  "as it was asked for each time");
-    limit.needed_unrounded = summed(report::Quantity::requested, scenario.request.bytes, limit.used.scope(),
-                                    "what was asked for");
+    limit.used_unrounded = summed(report::Quantity::requested, besides + sum_of(scenario.pins),
+                                  limit.used.scope(), "as it was asked for each time");
+    limit.needed_unrounded =
+        summed(report::Quantity::requested, scenario.request.bytes, limit.used.scope(), "what was asked for");
 }
 
 void put_limits(Situation& s, const Scenario& scenario, const Charged& charged) {
@@ -189,25 +190,27 @@ void put_limits(Situation& s, const Scenario& scenario, const Charged& charged) 
     for (const Interval& pin : scenario.pins) pinned = pinned + pinned_as(scenario, pin);
     if (kind == Kind::kAllocator && device.allocator_limit) {
         s.limits.push_back(limit_on(s, LimitKind::kAllocatorLimit, *device.allocator_limit,
-                                    s.framework->reserved.interval(), s.request.needed, "framework's allocator"));
+                                    s.framework->reserved.interval(), s.request.needed,
+                                    "framework's allocator"));
         s.limits.back().grows = Limit::Grows::kWithAllocator;
     }
     if ((takes_memory || kind == Kind::kLaunchStack || kind == Kind::kPinnedHost) && device.commit_limit) {
         // Whether contexts count is not said: at most they do.
-        const Interval memory = charged.asked + sum_of(scenario.held_by_importers) + sum_of(scenario.leaked_handles) +
-                                Interval{0, device.context.high};
-        Limit limit =
-            limit_on(s, LimitKind::kHostCommit, *device.commit_limit, memory + pinned, s.request.needed, "host");
+        const Interval memory = charged.asked + sum_of(scenario.held_by_importers) +
+                                sum_of(scenario.leaked_handles) + Interval{0, device.context.high};
+        Limit limit = limit_on(s, LimitKind::kHostCommit, *device.commit_limit, memory + pinned,
+                               s.request.needed, "host");
         if (kind == Kind::kPinnedHost) without_rounding(limit, s, scenario, memory);
         limit.grows = Limit::Grows::kWithProcess;
         s.limits.push_back(std::move(limit));
     }
     if (takes_memory && device.per_allocation_limit) {
-        s.limits.push_back(limit_on(s, LimitKind::kPerAllocation, *device.per_allocation_limit, Interval::exactly(0),
-                                    s.request.needed, "one allocation"));
+        s.limits.push_back(limit_on(s, LimitKind::kPerAllocation, *device.per_allocation_limit,
+                                    Interval::exactly(0), s.request.needed, "one allocation"));
     }
     if (kind == Kind::kPinnedHost && device.pinned_host_limit) {
-        Limit limit = limit_on(s, LimitKind::kPinnedHost, *device.pinned_host_limit, pinned, s.request.needed, "host");
+        Limit limit =
+            limit_on(s, LimitKind::kPinnedHost, *device.pinned_host_limit, pinned, s.request.needed, "host");
         without_rounding(limit, s, scenario, Interval::exactly(0));
         s.limits.push_back(std::move(limit));
     }
@@ -218,8 +221,8 @@ void put_limits(Situation& s, const Scenario& scenario, const Charged& charged) 
     if (takes_memory && device.address_space) {
         Interval reserved = Interval::exactly(0);
         for (const ScenarioReservation& each : scenario.reservations) reserved = reserved + each.bytes;
-        s.limits.push_back(
-            limit_on(s, LimitKind::kAddressSpace, *device.address_space, reserved, s.request.needed, "virtual"));
+        s.limits.push_back(limit_on(s, LimitKind::kAddressSpace, *device.address_space, reserved,
+                                    s.request.needed, "virtual"));
     }
     if (takes_memory && device.mapping_limit) {
         s.limits.push_back(limit_on_count(
@@ -296,7 +299,8 @@ void put_books(Situation& s, const Scenario& scenario, const Charged& charged) {
                       fmt::format("segments and driver allocations, in whole pages of {}", in_words(s.page)));
     s.linear_requested = summed(report::Quantity::requested, charged.asked, scope,
                                 "segments and driver allocations, as they are stated");
-    s.linear_waste = summed(report::Quantity::internal_waste, charged.rests, scope, "the rests of the last pages");
+    s.linear_waste =
+        summed(report::Quantity::internal_waste, charged.rests, scope, "the rests of the last pages");
     s.handles = summed(report::Quantity::charged, charged.leaked, scope, "leaked physical handles");
     s.leaked = s.handles;
     s.leaks = scenario.leaks;
@@ -321,11 +325,13 @@ void put_books(Situation& s, const Scenario& scenario, const Charged& charged) {
             ? summed(report::Quantity::unattributed,
                      less(less(device.capacity, *device.device_free), own + device.other_processes), scope,
                      "capacity less device-free memory, less what is stated as held")
-            : stated(report::Quantity::unattributed, device.context, scope, std::string("the context, ") + kStated);
+            : stated(report::Quantity::unattributed, device.context, scope,
+                     std::string("the context, ") + kStated);
     s.payload.why = "a scenario does not say what memory holds";
     const bool handles = scenario.leaks != 0;
-    s.partly_waste = handles ? Quantity::unknown(report::Quantity::internal_waste, scope, s.payload.why)
-                             : nothing(report::Quantity::internal_waste, scope, "no physical handle is stated");
+    s.partly_waste = handles
+                         ? Quantity::unknown(report::Quantity::internal_waste, scope, s.payload.why)
+                         : nothing(report::Quantity::internal_waste, scope, "no physical handle is stated");
     s.handle_waste = s.partly_waste;
     s.never_written = s.partly_waste;
     for (const Interval& pin : scenario.pins) s.host_pinned += pinned_as(scenario, pin).low.value_or(0);
@@ -338,7 +344,8 @@ void put_inexact(Situation& s, const Scenario& scenario) {
         if (inexact) s.inexact.emplace_back(name);
     };
     const auto any = [](const auto& list, const auto& bytes_of) {
-        return std::any_of(list.begin(), list.end(), [&](const auto& each) { return !bytes_of(each).exact(); });
+        return std::any_of(list.begin(), list.end(),
+                           [&](const auto& each) { return !bytes_of(each).exact(); });
     };
     const auto itself = [](const Interval& bytes) { return bytes; };
     note(!device.capacity.exact(), "capacity");
@@ -351,7 +358,8 @@ void put_inexact(Situation& s, const Scenario& scenario) {
     note(device.address_space && !device.address_space->exact(), "address_space_bytes");
     note(device.bar1 && !device.bar1->exact(), "bar1_bytes");
     note(device.per_allocation_limit && !device.per_allocation_limit->exact(), "per_allocation_limit");
-    note(any(scenario.allocations, itself) || any(scenario.held_by_importers, itself), "the driver's allocations");
+    note(any(scenario.allocations, itself) || any(scenario.held_by_importers, itself),
+         "the driver's allocations");
     note(any(scenario.segments, [](const ScenarioSegment& each) { return each.bytes; }), "the segments");
     note(any(scenario.segments,
              [](const ScenarioSegment& each) { return each.several ? Interval{} : Interval::exactly(0); }),
@@ -366,7 +374,8 @@ void put_inexact(Situation& s, const Scenario& scenario) {
     }
     note(any(scenario.leaked_handles, itself), "the leaked handles");
     note(any(scenario.pins, itself), "the page-locked memory");
-    note(any(scenario.reservations, [](const ScenarioReservation& each) { return each.bytes; }), "the reservations");
+    note(any(scenario.reservations, [](const ScenarioReservation& each) { return each.bytes; }),
+         "the reservations");
     note(!scenario.request.bytes.exact(), "the request");
 }
 
@@ -404,8 +413,9 @@ Situation situation_of(const Scenario& scenario) {
         for (const Interval& run : *scenario.free_runs) {
             runs.in_units = runs.in_units + Interval{whole(run.low), whole(run.high)};
             runs.largest.low = std::max(runs.largest.low.value_or(0), run.low.value_or(0));
-            runs.largest.high =
-                runs.largest.high && run.high ? std::optional(std::max(*runs.largest.high, *run.high)) : std::nullopt;
+            runs.largest.high = runs.largest.high && run.high
+                                    ? std::optional(std::max(*runs.largest.high, *run.high))
+                                    : std::nullopt;
         }
         s.runs = runs;
     }

@@ -19,29 +19,29 @@ namespace fragscope::analysis {
 struct ScenarioDevice {
     Interval capacity;
     std::uint64_t granularity = std::uint64_t{2} << 20;
-    Interval context = Interval::exactly(0);          // of this process
+    Interval context = Interval::exactly(0);  // of this process
     Interval other_processes = Interval::exactly(0);
-    std::optional<Interval> device_free;              // as cuMemGetInfo said; else what the rest leaves
-    std::optional<Interval> allocator_limit;          // on what the framework's allocator may reserve
-    std::optional<Interval> commit_limit;             // on what the host will back
+    std::optional<Interval> device_free;      // as cuMemGetInfo said; else what the rest leaves
+    std::optional<Interval> allocator_limit;  // on what the framework's allocator may reserve
+    std::optional<Interval> commit_limit;     // on what the host will back
     std::optional<Interval> pinned_host_limit;
     std::optional<Interval> address_space;
     std::optional<Interval> bar1;
     std::optional<Interval> per_allocation_limit;
-    std::optional<std::uint64_t> mapping_limit;       // a count
-    std::uint64_t mappings = 0;                       // that exist
-    std::vector<std::string> handle_types;            // that the device supports; empty: not said
+    std::optional<std::uint64_t> mapping_limit;  // a count
+    std::uint64_t mappings = 0;                  // that exist
+    std::vector<std::string> handle_types;       // that the device supports; empty: not said
     bool pinned_rounds_to_power_of_two = false;
-    bool contiguity_required = false;                 // the driver needs one physical run for a request
-    bool driver_refused = false;                      // the driver said no, with nothing else known
+    bool contiguity_required = false;  // the driver needs one physical run for a request
+    bool driver_refused = false;       // the driver said no, with nothing else known
 };
 
 struct ScenarioBlock {
     std::string id;
     std::optional<std::uint64_t> offset;  // nothing: somewhere in its segment
     Interval bytes;
-    std::optional<Interval> requested;    // what was asked for before it was rounded
-    bool pending = false;                 // freed by the host, not yet by its stream
+    std::optional<Interval> requested;  // what was asked for before it was rounded
+    bool pending = false;               // freed by the host, not yet by its stream
 };
 
 struct ScenarioSegment {
@@ -59,7 +59,14 @@ struct ScenarioReservation {
 };
 
 struct ScenarioRequest {
-    enum class Kind : std::uint8_t { kAllocator, kDriver, kPinnedHost, kAddressSpace, kPeerMapping, kLaunchStack };
+    enum class Kind : std::uint8_t {
+        kAllocator,
+        kDriver,
+        kPinnedHost,
+        kAddressSpace,
+        kPeerMapping,
+        kLaunchStack
+    };
     Kind kind = Kind::kDriver;
     Interval bytes;
     std::uint64_t segment_rounding = 0;  // 0: none
@@ -67,8 +74,8 @@ struct ScenarioRequest {
     bool may_release = false;            // wholly free segments, before it gives up
     std::string owner;
     std::string stream;
-    std::string handle_type;             // empty: none in particular
-    std::uint64_t mappings = 1;          // that it needs
+    std::string handle_type;     // empty: none in particular
+    std::uint64_t mappings = 1;  // that it needs
 };
 
 struct Scenario {
@@ -81,10 +88,10 @@ struct Scenario {
     std::uint64_t leaks = 0;                  // how many handles that is
     std::vector<Interval> pins;
     std::vector<ScenarioReservation> reservations;
-    std::optional<std::vector<Interval>> free_runs;     // physical, contiguous, held by nobody
+    std::optional<std::vector<Interval>> free_runs;  // physical, contiguous, held by nobody
     std::vector<ScenarioSegment> segments;
     ScenarioRequest request;
-    std::string expected_cause;       // what its writer concluded; never part of the analysis
+    std::string expected_cause;  // what its writer concluded; never part of the analysis
     std::string expected_constraint;
 };
 

@@ -17,7 +17,8 @@ struct Pieces {
     std::optional<std::vector<Range>> extents;
 };
 
-std::optional<std::uint64_t> larger(const std::optional<std::uint64_t>& a, const std::optional<std::uint64_t>& b) {
+std::optional<std::uint64_t> larger(const std::optional<std::uint64_t>& a,
+                                    const std::optional<std::uint64_t>& b) {
     return a && b ? std::optional(std::max(*a, *b)) : std::nullopt;
 }
 
@@ -112,7 +113,8 @@ Interval rounded_up(const Interval& bytes, std::uint64_t unit) {
 }
 
 Interval less(const Interval& a, const Interval& b) {
-    const auto minus = [](const std::optional<std::uint64_t>& from, const std::optional<std::uint64_t>& what) {
+    const auto minus = [](const std::optional<std::uint64_t>& from,
+                          const std::optional<std::uint64_t>& what) {
         return from && what ? std::optional(*from - std::min(*from, *what)) : std::nullopt;
     };
     Interval out{minus(a.low, b.high), minus(a.high, b.low)};
@@ -137,7 +139,8 @@ AllocatorLayout layout_of(const std::vector<ScenarioSegment>& segments, const Sc
                 for (const bool any_owner : {false, true}) {
                     for (const bool any_stream : {false, true}) {
                         if ((owner || any_owner) && (stream || any_stream))
-                            add(out.views[AllocatorLayout::index(waits_over, any_owner, any_stream, no_waste)],
+                            add(out.views[AllocatorLayout::index(waits_over, any_owner, any_stream,
+                                                                 no_waste)],
                                 segment, pieces);
                     }
                 }

@@ -16,7 +16,8 @@ constexpr char kNotFreedEnough[] = " Nothing that this process has given back al
 // What the process itself could have done without giving up payload; reached only if that was not enough.
 std::string own_part(const Situation& s, const std::vector<Counterfactual>& rows) {
     if (s.stated)
-        return " Nothing that holds no data would have been enough: no cache, no gap, no rounding and no limit.";
+        return " Nothing that holds no data would have been enough: no cache, no gap, no rounding and no "
+               "limit.";
     const Counterfactual* waste = row_of(rows, "without_internal_waste");
     if (waste != nullptr && waste->applicable && waste->fit != Fit::kDoesNotFit) {
         return fmt::format(
@@ -81,9 +82,10 @@ void add_shares(Verdict& out, const Situation& s) {
         shares.push_back({bytes, other.name + (s.stated ? ": " : ", another process of this trace: ") +
                                      in_words(other.charged)});
     }
-    share(s.unattributed, s.stated ? "contexts, and what the numbers do not name"
-                                   : "held by no record of any recorded process (contexts, modules, processes that "
-                                     "were not recorded)");
+    share(s.unattributed,
+          s.stated ? "contexts, and what the numbers do not name"
+                   : "held by no record of any recorded process (contexts, modules, processes that "
+                     "were not recorded)");
     share(s.held_by_importers, "freed by this process and still mapped by an importer");
     share(s.leaked, "in leaked physical handles of this process");
     share(s.partly_waste, "charged for VMM pages but never written, in pages that hold some payload");
@@ -115,13 +117,14 @@ Verdict own_cause(const Situation& s, const std::vector<Counterfactual>& rows, c
     const auto say = [&](const std::string& summary) { set(out, named.cause, named.constraint, summary); };
     switch (main->blame) {
         case Blame::kCached:
-            say(fmt::format("{}; stream-ordered pools of this program keep {} that it has freed already, and "
-                            "cuMemPoolTrimTo (cudaMemPoolTrimTo) would have given back {}.",
-                            free_and_needed(s), in_words(s.cached.interval()),
-                            in_words(main->freed.interval())));
+            say(fmt::format(
+                "{}; stream-ordered pools of this program keep {} that it has freed already, and "
+                "cuMemPoolTrimTo (cudaMemPoolTrimTo) would have given back {}.",
+                free_and_needed(s), in_words(s.cached.interval()), in_words(main->freed.interval())));
             break;
         case Blame::kPending:
-            say(fmt::format("{}; {} were freed by the program but still waited for their stream: after a "
+            say(
+                fmt::format("{}; {} were freed by the program but still waited for their stream: after a "
                             "synchronisation and cuMemPoolTrimTo the device would have had them.",
                             free_and_needed(s), in_words(s.pending.interval())));
             break;
@@ -133,27 +136,30 @@ Verdict own_cause(const Situation& s, const std::vector<Counterfactual>& rows, c
             say(framework_words(s, *main));
             break;
         case Blame::kGraphs:
-            say(fmt::format("{}; {} are reserved for allocations of this program's graphs and used by none, and "
-                            "cuDeviceGraphMemTrim (cudaDeviceGraphMemTrim) would have given back {}.",
-                            free_and_needed(s), in_words(s.graphs_unused.interval()),
-                            in_words(main->freed.interval())));
+            say(fmt::format(
+                "{}; {} are reserved for allocations of this program's graphs and used by none, and "
+                "cuDeviceGraphMemTrim (cudaDeviceGraphMemTrim) would have given back {}.",
+                free_and_needed(s), in_words(s.graphs_unused.interval()), in_words(main->freed.interval())));
             break;
         case Blame::kStack:
-            say(fmt::format("{}. It is the stack of a kernel, which the driver takes when the kernel is launched: its "
-                            "size is the stack limit times the threads that the device can hold, and no "
-                            "call of the program asks for it.",
-                            free_and_needed(s)));
+            say(fmt::format(
+                "{}. It is the stack of a kernel, which the driver takes when the kernel is launched: its "
+                "size is the stack limit times the threads that the device can hold, and no "
+                "call of the program asks for it.",
+                free_and_needed(s)));
             break;
         case Blame::kImporter:
-            say(fmt::format("{}. This process has freed {} in {} allocation{} that another process has imported and "
-                            "still maps: the device gets them back only when the importer closes them.",
-                            free_and_needed(s), in_words(main->freed.interval()), s.importers_hold,
-                            s.importers_hold == 1 ? "" : "s"));
+            say(fmt::format(
+                "{}. This process has freed {} in {} allocation{} that another process has imported and "
+                "still maps: the device gets them back only when the importer closes them.",
+                free_and_needed(s), in_words(main->freed.interval()), s.importers_hold,
+                s.importers_hold == 1 ? "" : "s"));
             break;
         case Blame::kLeaked:
-            say(fmt::format("{}. {} are in {} physical handle{} that nothing maps any more and that were never "
-                            "released.",
-                            free_and_needed(s), in_words(main->freed.interval()), s.leaks, s.leaks == 1 ? "" : "s"));
+            say(fmt::format(
+                "{}. {} are in {} physical handle{} that nothing maps any more and that were never "
+                "released.",
+                free_and_needed(s), in_words(main->freed.interval()), s.leaks, s.leaks == 1 ? "" : "s"));
             break;
         case Blame::kRounding:
             say(rounding_words(s));
@@ -162,16 +168,17 @@ Verdict own_cause(const Situation& s, const std::vector<Counterfactual>& rows, c
             say(limit_words(s, *main));
             break;
         case Blame::kGaps:
-            say(fmt::format("{}, which is enough. But the driver needs one physical run for it, and the largest of {} "
-                            "that nobody holds is {}.",
-                            free_and_needed(s),
-                            s.runs ? fmt::format("{} runs", s.runs->count) : std::string("those"),
-                            in_words(s.runs ? s.runs->largest : Interval{})));
+            say(fmt::format(
+                "{}, which is enough. But the driver needs one physical run for it, and the largest of {} "
+                "that nobody holds is {}.",
+                free_and_needed(s), s.runs ? fmt::format("{} runs", s.runs->count) : std::string("those"),
+                in_words(s.runs ? s.runs->largest : Interval{})));
             break;
         default:
             if (s.framework && s.framework->layout) {
-                say(fmt::format("{}. {} of the allocator's live blocks were never asked for: they are rounding.",
-                                free_and_needed(s), in_words(main->freed.interval())));
+                say(fmt::format(
+                    "{}. {} of the allocator's live blocks were never asked for: they are rounding.",
+                    free_and_needed(s), in_words(main->freed.interval())));
                 break;
             }
             say(fmt::format(
@@ -184,8 +191,9 @@ Verdict own_cause(const Situation& s, const std::vector<Counterfactual>& rows, c
         for (const Counterfactual* row : removals) {
             if (row != main) others += (others.empty() ? "" : ", ") + row->removed;
         }
-        out.set_summary(out.summary() + " That alone would not have been enough: it takes this together with " +
-                        others + ".");
+        out.set_summary(out.summary() +
+                        " That alone would not have been enough: it takes this together with " + others +
+                        ".");
     }
     for (const Counterfactual* row : removals) out.add_removed(row->id);
     return out;
@@ -212,17 +220,18 @@ Verdict capacity(const Situation& s, const std::vector<Counterfactual>& rows) {
     std::vector<Holder> holders = {
         {size(s.attributed), fmt::format("this process itself holds {}", in_words(s.attributed.interval()))}};
     if (!s.other_processes.empty()) {
-        holders.push_back({size(s.others), s.stated ? fmt::format("other processes hold {}", in_words(s.others.interval()))
-                                    : fmt::format("other processes of this trace hold {} ({})",
-                                                  in_words(s.others.interval()), others_in_words(s))});
+        holders.push_back(
+            {size(s.others), s.stated ? fmt::format("other processes hold {}", in_words(s.others.interval()))
+                                      : fmt::format("other processes of this trace hold {} ({})",
+                                                    in_words(s.others.interval()), others_in_words(s))});
     }
     if (s.unattributed.known() && size(s.unattributed) != 0) {
-        holders.push_back(
-            {size(s.unattributed),
-             in_words(s.unattributed.interval()) +
-                 (s.stated ? " are taken by contexts and by what the numbers do not name"
-                           : " are held by no record of any recorded process (contexts, modules, processes that were "
-                             "not recorded, memory of graphs)")});
+        holders.push_back({size(s.unattributed),
+                           in_words(s.unattributed.interval()) +
+                               (s.stated ? " are taken by contexts and by what the numbers do not name"
+                                         : " are held by no record of any recorded process (contexts, "
+                                           "modules, processes that were "
+                                           "not recorded, memory of graphs)")});
     }
     std::stable_sort(holders.begin(), holders.end(),
                      [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });

@@ -109,49 +109,58 @@ std::string framework_words(const Situation& s, const Counterfactual& main) {
     switch (main.blame) {
         case Blame::kFrameworkWaiting:
             if (own.layout) {
-                return fmt::format("{}, and {} are in blocks that the program freed and whose stream has not got "
-                                   "there yet: after a synchronisation the same request fits.",
-                                   before, in_words(own.waiting.interval()));
+                return fmt::format(
+                    "{}, and {} are in blocks that the program freed and whose stream has not got "
+                    "there yet: after a synchronisation the same request fits.",
+                    before, in_words(own.waiting.interval()));
             }
-            return fmt::format("{}, and {} are in blocks that the program freed and that wait for other "
-                               "streams (record_stream): once those have come that far, {} go back to the device.",
-                               before, in_words(own.waiting.interval()), in_words(main.freed.interval()));
+            return fmt::format(
+                "{}, and {} are in blocks that the program freed and that wait for other "
+                "streams (record_stream): once those have come that far, {} go back to the device.",
+                before, in_words(own.waiting.interval()), in_words(main.freed.interval()));
         case Blame::kOwners:
-            return fmt::format("{}. {} lie in no block of another pool of the same allocator, which keeps them for its "
-                               "own requests; this request's pool has {} in no block, the largest piece {}.",
-                               before, in_words(main.freed.interval()), in_words(own.layout->views[0].gap_sum),
-                               in_words(own.layout->views[0].gap_largest));
+            return fmt::format(
+                "{}. {} lie in no block of another pool of the same allocator, which keeps them for its "
+                "own requests; this request's pool has {} in no block, the largest piece {}.",
+                before, in_words(main.freed.interval()), in_words(own.layout->views[0].gap_sum),
+                in_words(own.layout->views[0].gap_largest));
         case Blame::kStreams:
-            return fmt::format("{}. {} lie in no block of segments of another stream: the allocator gives them to "
-                               "that stream only.",
-                               before, in_words(main.freed.interval()));
+            return fmt::format(
+                "{}. {} lie in no block of segments of another stream: the allocator gives them to "
+                "that stream only.",
+                before, in_words(main.freed.interval()));
         case Blame::kFrameworkCached:
             if (own.layout) {
-                return fmt::format("{}, and {} are in segments without any block, which it does not give back: no "
-                                   "one of them is large enough.",
-                                   before, in_words(own.layout->views[0].wholly_free));
+                return fmt::format(
+                    "{}, and {} are in segments without any block, which it does not give back: no "
+                    "one of them is large enough.",
+                    before, in_words(own.layout->views[0].wholly_free));
             }
             return own.gave_up
-                       ? fmt::format("{}, and {} are in segments without any block. PyTorch returns such "
-                                     "segments before it gives up; those that are left belong to a private pool (a "
-                                     "CUDA graph's, a MemPool), or a stream was being captured.",
-                                     before, in_words(own.reclaimable.interval()))
-                       : fmt::format("{}, and {} are in segments without any block, which "
-                                     "torch.cuda.empty_cache() would have given back.",
-                                     before, in_words(own.reclaimable.interval()));
+                       ? fmt::format(
+                             "{}, and {} are in segments without any block. PyTorch returns such "
+                             "segments before it gives up; those that are left belong to a private pool (a "
+                             "CUDA graph's, a MemPool), or a stream was being captured.",
+                             before, in_words(own.reclaimable.interval()))
+                       : fmt::format(
+                             "{}, and {} are in segments without any block, which "
+                             "torch.cuda.empty_cache() would have given back.",
+                             before, in_words(own.reclaimable.interval()));
         default:
             if (own.layout) {
-                return fmt::format("{}. {} of it lie in no block, in {} piece{}, the largest of {}: no piece is large "
-                                   "enough, together they are{}.",
-                                   before, in_words(own.layout->views[0].gap_sum), own.gaps,
-                                   own.gaps == 1 ? "" : "s", in_words(own.layout->views[0].gap_largest),
-                                   fit_of(own.layout->views[0].gap_sum, own.layout->block) == Fit::kFits
-                                       ? ""
-                                       : ", with what nobody on the device holds");
+                return fmt::format(
+                    "{}. {} of it lie in no block, in {} piece{}, the largest of {}: no piece is large "
+                    "enough, together they are{}.",
+                    before, in_words(own.layout->views[0].gap_sum), own.gaps, own.gaps == 1 ? "" : "s",
+                    in_words(own.layout->views[0].gap_largest),
+                    fit_of(own.layout->views[0].gap_sum, own.layout->block) == Fit::kFits
+                        ? ""
+                        : ", with what nobody on the device holds");
             }
-            return fmt::format("{}, and {} lie in gaps between blocks, the largest of {}: no gap is large "
-                               "enough, and a segment with a live block in it does not go back to the device.",
-                               before, in_words(own.in_gaps.interval()), in_words(largest_gap(own)));
+            return fmt::format(
+                "{}, and {} lie in gaps between blocks, the largest of {}: no gap is large "
+                "enough, and a segment with a live block in it does not go back to the device.",
+                before, in_words(own.in_gaps.interval()), in_words(largest_gap(own)));
     }
 }
 

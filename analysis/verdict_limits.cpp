@@ -52,20 +52,23 @@ std::string rounding_words(const Situation& s) {
     if (s.request.draws == Draws::kHost) {
         const Limit* limit = limit_of(s, LimitKind::kPinnedHost);
         if (limit == nullptr) limit = limit_of(s, LimitKind::kHostCommit);
-        if (limit == nullptr) return fmt::format("{} were asked for, and more are taken.", in_words(s.request.needed));
-        return fmt::format("Page-locked sizes are rounded up to powers of two here: with what was asked for, {} and {} "
-                           "before it, the limit of {} would have been kept; rounded they are {} and {}.",
-                           in_words(limit->needed_unrounded.interval()), in_words(limit->used_unrounded.interval()),
-                           in_words(limit->limit.interval()), in_words(limit->needed.interval()),
-                           in_words(limit->used.interval()));
+        if (limit == nullptr)
+            return fmt::format("{} were asked for, and more are taken.", in_words(s.request.needed));
+        return fmt::format(
+            "Page-locked sizes are rounded up to powers of two here: with what was asked for, {} and {} "
+            "before it, the limit of {} would have been kept; rounded they are {} and {}.",
+            in_words(limit->needed_unrounded.interval()), in_words(limit->used_unrounded.interval()),
+            in_words(limit->limit.interval()), in_words(limit->needed.interval()),
+            in_words(limit->used.interval()));
     }
     const std::string asked = in_words(s.request.unrounded.value_or(s.request.needed));
     if (s.framework && s.framework->layout) {
         const AllocatorLayout& layout = *s.framework->layout;
-        return fmt::format("{} were asked for, which would have fitted. The allocator rounds that to a block of {}, or "
-                           "a new segment of {}: it has {} in one piece, and {}.",
-                           in_words(layout.requested), in_words(layout.block), in_words(layout.segment),
-                           in_words(layout.views[0].gap_largest), held_by_nobody(s));
+        return fmt::format(
+            "{} were asked for, which would have fitted. The allocator rounds that to a block of {}, or "
+            "a new segment of {}: it has {} in one piece, and {}.",
+            in_words(layout.requested), in_words(layout.block), in_words(layout.segment),
+            in_words(layout.views[0].gap_largest), held_by_nobody(s));
     }
     return fmt::format("{} were asked for, which would have fitted. Rounded up it needs {}; {}.", asked,
                        in_words(s.request.needed), held_by_nobody(s));

@@ -38,12 +38,13 @@ Standing standing_without(const Situation& situation, const std::vector<Counterf
                           const Removals& removed);
 // In the order in which one of several is named; see verdict.h.
 void in_order_of_naming(Removals& candidates);
-// The smallest set of removals (among `candidates`, in that order) that fits for certain, or, with `at_least` at
-// kCannotTell, that may fit; of several, the one whose members come first. Empty: there is none.
+// The smallest set of removals (among `candidates`, in that order) that fits for certain, or, with `at_least`
+// at kCannotTell, that may fit; of several, the one whose members come first. Empty: there is none.
 Removals smallest_set(const Situation& situation, const std::vector<Counterfactual>& rows,
                       const Removals& candidates, Fit at_least = Fit::kFits);
 // Whether all candidates together might be enough.
-bool might_fit(const Situation& situation, const std::vector<Counterfactual>& rows, const Removals& candidates);
+bool might_fit(const Situation& situation, const std::vector<Counterfactual>& rows,
+               const Removals& candidates);
 // The one on which most of the margin rests.
 const Counterfactual& main_of(const Situation& situation, const std::vector<Counterfactual>& rows,
                               const Removals& removals);
@@ -53,8 +54,8 @@ void add_margins(report::Verdict& out, const Situation& situation, const std::ve
 // The program itself held what would have been enough: `removals` names it.
 report::Verdict own_cause(const Situation& situation, const std::vector<Counterfactual>& rows,
                           const Removals& removals);
-// Why it did not fit, where `main` decides: memory of the framework's allocator, the request's own rounding, a
-// limit.
+// Why it did not fit, where `main` decides: memory of the framework's allocator, the request's own rounding,
+// a limit.
 std::string framework_words(const Situation& situation, const Counterfactual& main);
 std::string rounding_words(const Situation& situation);
 std::string limit_words(const Situation& situation, const Counterfactual& main);

@@ -135,24 +135,27 @@ Verdict against_the_numbers(const Situation& s) {
 
 Verdict against_what_is_stated(const Situation& s, const std::vector<Counterfactual>& rows) {
     const Counterfactual& base = *row_of(rows, "as_it_was");
-    const std::string numbers =
-        fmt::format("By the numbers that are stated the request fits: {} were to be had for it, and it needs {}",
-                    in_words(base.available.interval()), in_words(base.needed.interval()));
+    const std::string numbers = fmt::format(
+        "By the numbers that are stated the request fits: {} were to be had for it, and it needs {}",
+        in_words(base.available.interval()), in_words(base.needed.interval()));
     Verdict out;
     if (s.stated_refusal) {
         set(out, Verdict::other_constraint, "driver_refused",
-            numbers + ". The driver refused all the same, for a reason that these numbers do not show; that is not "
-                      "fragmentation until something shows it.");
+            numbers +
+                ". The driver refused all the same, for a reason that these numbers do not show; that is not "
+                "fragmentation until something shows it.");
         out.set_deciding_measurement(
-            "the same bytes as several smaller allocations at that moment; the kernel log (dmesg, Xid), process "
+            "the same bytes as several smaller allocations at that moment; the kernel log (dmesg, Xid), "
+            "process "
             "limits and what the host may still commit");
         return out;
     }
-    return undetermined(
-        numbers + ". What refused it is not among them.",
-        "a recording of the failing run (`fragscope run --probe-on-oom`): which call was refused with which size, "
-        "the driver's own word on the device at that moment, and whether the same bytes come in smaller pieces; "
-        "other users of the device at that moment");
+    return undetermined(numbers + ". What refused it is not among them.",
+                        "a recording of the failing run (`fragscope run --probe-on-oom`): which call was "
+                        "refused with which size, "
+                        "the driver's own word on the device at that moment, and whether the same bytes come "
+                        "in smaller pieces; "
+                        "other users of the device at that moment");
 }
 
 }  // namespace fragscope::analysis::verdict

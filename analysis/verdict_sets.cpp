@@ -49,7 +49,8 @@ NamedCause cause_of(const Situation& s, const Counterfactual& row) {
     }
 }
 
-Standing standing_without(const Situation& s, const std::vector<Counterfactual>& rows, const Removals& removed) {
+Standing standing_without(const Situation& s, const std::vector<Counterfactual>& rows,
+                          const Removals& removed) {
     return standing_with(s, row_of(rows, "as_it_was")->by_bytes.interval(), removed);
 }
 
@@ -73,7 +74,8 @@ Removals smallest_set(const Situation& s, const std::vector<Counterfactual>& row
                 if ((mask >> i & 1U) != 0) members.push_back(candidates[i]);
             }
             const Fit fit = standing_without(s, rows, members).fit;
-            if (fit == Fit::kFits || (fit == Fit::kCannotTell && at_least == Fit::kCannotTell)) return members;
+            if (fit == Fit::kFits || (fit == Fit::kCannotTell && at_least == Fit::kCannotTell))
+                return members;
             const std::uint64_t lowest = mask & (~mask + 1);
             const std::uint64_t carried = mask + lowest;
             mask = carried | (((carried ^ mask) >> 2) / lowest);
@@ -109,7 +111,8 @@ Interval rests_on(const Situation& s, const std::vector<Counterfactual>& rows, c
 
 }  // namespace
 
-const Counterfactual& main_of(const Situation& s, const std::vector<Counterfactual>& rows, const Removals& removals) {
+const Counterfactual& main_of(const Situation& s, const std::vector<Counterfactual>& rows,
+                              const Removals& removals) {
     const Counterfactual* main = removals.front();
     std::uint64_t most = 0;
     for (const Counterfactual* row : removals) {

@@ -36,10 +36,12 @@ struct Counts {
 };
 
 std::string summary(const Counts& counts, bool check) {
-    std::string out = fmt::format("{} explained, {} of them undetermined", counted(counts.explained, "scenario"),
-                                  counts.undetermined);
-    if (check) out += fmt::format("; {} of {} as expected", counts.expecting - counts.different, counts.expecting);
-    if (counts.unreadable != 0) out += fmt::format("; {} could not be read", counted(counts.unreadable, "line"));
+    std::string out = fmt::format("{} explained, {} of them undetermined",
+                                  counted(counts.explained, "scenario"), counts.undetermined);
+    if (check)
+        out += fmt::format("; {} of {} as expected", counts.expecting - counts.different, counts.expecting);
+    if (counts.unreadable != 0)
+        out += fmt::format("; {} could not be read", counted(counts.unreadable, "line"));
     return out + ".";
 }
 
@@ -68,13 +70,15 @@ int explain_scenarios(const ScenarioOptions& options) {
         if (explanation.verdict().cause() == report::Verdict::undetermined) ++counts.undetermined;
         if (options.check && !line.text.scenario->expected_cause.empty()) {
             ++counts.expecting;
-            if (const std::string what = difference(*line.text.scenario, explanation.verdict()); !what.empty()) {
+            if (const std::string what = difference(*line.text.scenario, explanation.verdict());
+                !what.empty()) {
                 complain(fmt::format("{}, line {}, {}", options.file, line.number, what));
                 ++counts.different;
             }
         }
         const std::string rule =
-            counts.explained == 1 ? "" : "\n" + std::string(static_cast<std::size_t>(style.width), '-') + "\n\n";
+            counts.explained == 1 ? ""
+                                  : "\n" + std::string(static_cast<std::size_t>(style.width), '-') + "\n\n";
         if (!(options.json ? write_json(explanation)
                            : write_answer(rule + render_explanation(explanation, style, options.pages))))
             return kCannot;
@@ -84,7 +88,8 @@ int explain_scenarios(const ScenarioOptions& options) {
         return kCannot;
     }
     if (counts.explained == 0 && counts.unreadable == 0) {
-        complain(fmt::format("{} holds no scenario: expected one JSON object a line (SCENARIOS.md)", options.file));
+        complain(fmt::format("{} holds no scenario: expected one JSON object a line (SCENARIOS.md)",
+                             options.file));
         return kCannot;
     }
     if (!options.json && !write_answer("\n" + summary(counts, options.check) + "\n")) return kCannot;

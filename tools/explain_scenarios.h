@@ -8,7 +8,7 @@
 namespace fragscope::tools {
 
 struct ScenarioOptions {
-    std::string file;    // "-": standard input
+    std::string file;  // "-": standard input
     bool json = false;
     bool check = false;  // compare with what each line expects
     Pages pages = Pages::kWhole;

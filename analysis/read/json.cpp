@@ -43,7 +43,11 @@ std::size_t utf8_until(std::string_view text) {
             ++at;
             continue;
         }
-        const std::size_t more = first < 0xC2 ? 0 : first < 0xE0 ? 1 : first < 0xF0 ? 2 : first < 0xF5 ? 3 : 0;
+        const std::size_t more = first < 0xC2   ? 0
+                                 : first < 0xE0 ? 1
+                                 : first < 0xF0 ? 2
+                                 : first < 0xF5 ? 3
+                                                : 0;
         if (more == 0) return at;
         const std::uint8_t second = byte(at + 1);
         const std::uint8_t least = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
@@ -91,7 +95,8 @@ class Reader {
     }
     bool more() const { return at_ < text_.size(); }
     void skip_space() {
-        while (more() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\r' || text_[at_] == '\n'))
+        while (more() &&
+               (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\r' || text_[at_] == '\n'))
             ++at_;
     }
     bool take(char c) {

@@ -1,5 +1,6 @@
-// A strict reader of JSON text (RFC 8259) for formats that people write by hand: it keeps what a message needs
-// (where each value stands) and what protobuf's own reader loses (integers beyond 2^53, a name given twice).
+// A strict reader of JSON text (RFC 8259) for formats that people write by hand: it keeps what a message
+// needs (where each value stands) and what protobuf's own reader loses (integers beyond 2^53, a name given
+// twice).
 //
 // The text is hostile: depth and number of values are bounded, and the reader holds no more than a fixed
 // multiple of the text. Pure; no files.

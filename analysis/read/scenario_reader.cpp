@@ -62,7 +62,8 @@ class Events {
             {"handle_leak", &Events::handle_leak},
             {"physical_free_runs", &Events::physical_free_runs},
         }};
-        const auto found = std::find_if(kOps.begin(), kOps.end(), [&](const auto& row) { return row.first == op; });
+        const auto found =
+            std::find_if(kOps.begin(), kOps.end(), [&](const auto& row) { return row.first == op; });
         if (found == kOps.end()) {
             std::string known;
             for (const auto& row : kOps) known += (known.empty() ? "" : ", ") + std::string(row.first);
@@ -136,13 +137,15 @@ class Events {
             return event.complain("requested", "no more than the block's bytes");
         if (least > most - placed.sum)
             return event.complain(
-                "bytes", fmt::format("blocks that are no more than their segment together, which has {} B", most));
+                "bytes",
+                fmt::format("blocks that are no more than their segment together, which has {} B", most));
         if (block.offset) {
             if (*block.offset > most || least > most - *block.offset)
                 return event.complain(
                     "offset", fmt::format("a block that ends inside of its segment, which has {} B", most));
             if (const std::string* other = overlapping(placed, *block.offset, least))
-                return event.complain("offset", "a block that overlaps none; it overlaps " + quoted_text(*other));
+                return event.complain("offset",
+                                      "a block that overlaps none; it overlaps " + quoted_text(*other));
         }
         const std::string id = block.id;
         if (!blocks_.emplace(id, Live{found->second, block}).second)
@@ -205,7 +208,8 @@ class Events {
         const Interval each = event.amount_or("bytes", {out_.device.granularity, std::nullopt});
         const auto times = [&](const std::optional<std::uint64_t>& end) -> std::optional<std::uint64_t> {
             if (!end) return std::nullopt;
-            const std::uint64_t whole = rounded_up(Interval::exactly(*end), out_.device.granularity).low.value_or(0);
+            const std::uint64_t whole =
+                rounded_up(Interval::exactly(*end), out_.device.granularity).low.value_or(0);
             return whole > UINT64_MAX / count ? UINT64_MAX : whole * count;
         };
         out_.leaked_handles.push_back({times(each.low), times(each.high)});
@@ -264,7 +268,8 @@ void read_request(Object& object, ScenarioRequest& out) {
     }
     out.kind = found->second;
     out.bytes = object.required_amount("bytes");
-    if (!out.bytes.low || *out.bytes.low == 0) object.complain("bytes", "a size with a least of 1 byte or more");
+    if (!out.bytes.low || *out.bytes.low == 0)
+        object.complain("bytes", "a size with a least of 1 byte or more");
     if (out.kind == ScenarioRequest::Kind::kAllocator) {
         out.segment_rounding = object.count_or("segment_rounding", 0);
         out.block_rounding = object.count_or("block_rounding", 0);
@@ -286,9 +291,10 @@ std::string impossible(const Scenario& s) {
     const std::uint64_t capacity = s.device.capacity.high.value_or(UINT64_MAX);
     const std::uint64_t least = taken.low.value_or(0);
     if (least > capacity) {
-        return fmt::format("events: expected no more on the device than it has: {} B are held, and its capacity "
-                           "is {} B",
-                           least, capacity);
+        return fmt::format(
+            "events: expected no more on the device than it has: {} B are held, and its capacity "
+            "is {} B",
+            least, capacity);
     }
     if (s.device.device_free && s.device.device_free->low.value_or(0) > capacity - least) {
         return fmt::format(
@@ -298,12 +304,13 @@ std::string impossible(const Scenario& s) {
     if (s.free_runs) {
         Interval runs = Interval::exactly(0);
         for (const Interval& run : *s.free_runs) runs = runs + run;
-        const std::uint64_t left = s.device.device_free ? s.device.device_free->high.value_or(capacity - least)
-                                                        : capacity - least;
+        const std::uint64_t left =
+            s.device.device_free ? s.device.device_free->high.value_or(capacity - least) : capacity - least;
         if (runs.low.value_or(0) > left) {
-            return fmt::format("events, physical_free_runs: expected runs that sum to at most the {} B that nobody "
-                               "holds; they sum to {} B",
-                               left, runs.low.value_or(0));
+            return fmt::format(
+                "events, physical_free_runs: expected runs that sum to at most the {} B that nobody "
+                "holds; they sum to {} B",
+                left, runs.low.value_or(0));
         }
     }
     std::uint64_t reserved = 0;
@@ -360,7 +367,9 @@ ScenarioText read_scenario(std::string_view line) {
     return {std::move(out), ""};
 }
 
-std::string ScenarioFile::open(const std::string& path) { return source_.open(path == "-" ? "/dev/stdin" : path); }
+std::string ScenarioFile::open(const std::string& path) {
+    return source_.open(path == "-" ? "/dev/stdin" : path);
+}
 
 bool ScenarioFile::next(ScenarioLine& out) {
     while (lines_.next()) {

@@ -7,7 +7,7 @@ for each number; a number with which all of them pass is a survivor.
 What counts as a condition: that of `if`, `while` and `?:`, a returned comparison, and each operand of a && or || in those.
 Known survivors, each with the reason why inverting it changes nothing that can be seen, stand in EQUIVALENT.
 
-Usage: mutate_classifier.py BUILD_ROOT [--list] [--only FILE] [--from N] [--jobs J]
+Usage: mutate_classifier.py BUILD_ROOT [--list] [--only FILE,…] [--from N] [--jobs J]
 """
 import argparse
 import concurrent.futures
@@ -200,11 +200,12 @@ def main():
     database = {pathlib.Path(e["file"]).name: e for e in json.loads((build / "compile_commands.json").read_text())
                 if "/analysis/" in str((build / e["file"]).resolve()) and "libanalysis" in e.get("output", e["command"])}
     everything = []
+    sources = [name for name in SOURCES if not options.only or name in options.only.split(",")]
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         (scratch / "mutation.h").write_text(HEADER)
         jobs = []
-        for name in SOURCES:
+        for name in sources:
             entry = database[name]
             folder = (build / entry["file"]).resolve().parent
             text, names = wrap((folder / name).read_text(), len(everything) + 1)
@@ -234,7 +235,7 @@ def main():
                 words[words.index("-o") + 1] = str(program)
                 # Before the library: of that only what is still missing is taken.
                 first = next(i for i, w in enumerate(words) if w.endswith(".o"))
-                words[first:first] = [str(scratch / (name + ".o")) for name in SOURCES]
+                words[first:first] = [str(scratch / (name + ".o")) for name in sources]
                 subprocess.run(words, cwd=build, check=True)
                 tests.append([program, "--abort-after=1", *arguments])
 
@@ -253,11 +254,16 @@ def main():
             if notices(0):
                 print("the tests fail without any change")
                 return 1
-            chosen = [e for e in everything if e[1] >= options.first and options.only in e[0]]
-            survivors = [each for each, noticed in zip(chosen, pool.map(lambda e: notices(e[1]), chosen)) if not noticed]
-    unknown = [s for s in survivors if (s[0], s[3]) not in EQUIVALENT]
-    for name, number, line, condition in unknown:
-        print(f"survivor {number}: {name}:{line}: {condition}")
+            chosen = [e for e in everything if e[1] >= options.first]
+            survivors, unknown = [], []
+            for each, noticed in zip(chosen, pool.map(lambda e: notices(e[1]), chosen)):
+                if noticed:
+                    continue
+                survivors.append(each)
+                name, number, line, condition = each
+                if (name, condition) not in EQUIVALENT:
+                    unknown.append(each)
+                    print(f"survivor {number}: {name}:{line}: {condition}", flush=True)
     print(f"{len(chosen)} conditions inverted, {len(survivors)} not noticed, {len(survivors) - len(unknown)} of them known to "
           "change nothing")
     return 1 if unknown else 0

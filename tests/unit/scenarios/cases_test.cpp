@@ -1,5 +1,5 @@
-// Every case of cases/*.jsonl, with the conclusion that its own line argues for. reported.jsonl has the numbers of
-// public reports, derived.jsonl cases whose answer is computed by hand in their "why".
+// Every case of cases/*.jsonl, with the conclusion that its own line argues for. reported.jsonl has the
+// numbers of public reports, derived.jsonl cases whose answer is computed by hand in their "why".
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <google/protobuf/util/message_differencer.h>
@@ -48,8 +48,8 @@ void check_coherent(const report::Explanation& e) {
     const Verdict& verdict = e.verdict();
     CHECK(verdict.cause() != Verdict::cause_unspecified);
     CHECK_FALSE(verdict.summary().empty());
-    CHECK(verdict.deciding_measurement().empty() == (verdict.cause() != Verdict::undetermined &&
-                                                     verdict.constraint() != "driver_refused"));
+    CHECK(verdict.deciding_measurement().empty() ==
+          (verdict.cause() != Verdict::undetermined && verdict.constraint() != "driver_refused"));
     CHECK(verdict.constraint().empty() == (verdict.cause() != Verdict::other_constraint));
     const Counterfactual* base = row_of(e, "as_it_was");
     REQUIRE(base != nullptr);
@@ -58,7 +58,8 @@ void check_coherent(const report::Explanation& e) {
         if (row.outcome() == Counterfactual::not_applicable) continue;
         CHECK(row.outcome() != Counterfactual::outcome_unspecified);
         if (row.has_margin_low() && row.outcome() == Counterfactual::fits) CHECK(row.margin_low() >= 0);
-        if (row.has_margin_high() && row.outcome() == Counterfactual::does_not_fit) CHECK(row.margin_high() < 0);
+        if (row.has_margin_high() && row.outcome() == Counterfactual::does_not_fit)
+            CHECK(row.margin_high() < 0);
         // Taking something away never makes less available.
         if (row.id() != "with_nothing_else_on_device" && base->outcome() == Counterfactual::fits)
             CHECK(row.outcome() == Counterfactual::fits);
@@ -82,6 +83,19 @@ void check_coherent(const report::Explanation& e) {
     CHECK(tools::json_line(e));
 }
 
+// What the line expects of single rows of the table.
+void check_rows(const std::string& line, const report::Explanation& e) {
+    const JsonText json = read_json(line);
+    const JsonValue* rows = json.value->find("expected")->find("rows");
+    if (rows == nullptr) return;
+    for (const JsonMember& member : rows->members) {
+        CAPTURE(member.name);
+        const Counterfactual* row = row_of(e, member.name);
+        REQUIRE(row != nullptr);
+        CHECK(Counterfactual::Outcome_Name(row->outcome()) == member.value.text);
+    }
+}
+
 void check_case(const std::string& line) {
     const ScenarioText read = read_scenario(line);
     REQUIRE_MESSAGE(read.scenario, read.problem);
@@ -93,6 +107,7 @@ void check_case(const std::string& line) {
     CHECK(Verdict::Cause_Name(e.verdict().cause()) == scenario.expected_cause);
     CHECK(e.verdict().constraint() == scenario.expected_constraint);
     check_coherent(e);
+    check_rows(line, e);
     // The numbers that the line expects of the state.
     const JsonText json = read_json(line);
     const JsonValue* expected = json.value->find("expected");
@@ -162,4 +177,55 @@ TEST_CASE("a combined cause says what each part is worth") {
         return;
     }
     FAIL("the case is not there");
+}
+
+TEST_CASE("a share between two ends: what is known without the removal is wider than with it") {
+    // 4 GiB with 3 GiB of blocks somewhere, 512 MiB besides, 1.5 GiB asked for. Without merging the largest
+    // piece has a third of 1 GiB (rounded up: 357913942 B) to 1 GiB; merged, and with what nobody holds, it
+    // is 1.5 GiB.
+    const Verdict verdict = explained(R"({"id": "x", "events": [{"op": "device", "capacity": "4608 MiB"},
+            {"op": "segment", "id": "s", "bytes": "4 GiB"}, {"op": "block", "id": "a", "segment": "s", "bytes": "2 GiB"},
+            {"op": "block", "id": "b", "segment": "s", "bytes": "1 GiB"}],
+            "request": {"kind": "allocator", "bytes": "1536 MiB"}})")
+                                .verdict();
+    CHECK(verdict.cause() == Verdict::allocator_external_fragmentation);
+    REQUIRE(verdict.shares_size() == 1);
+    CHECK(verdict.shares(0).removed() == "with_framework_gaps_merged");
+    CHECK(verdict.shares(0).bytes_low() == 512 << 20);
+    CHECK(verdict.shares(0).bytes_high() == 1610612736 - 357913942);
+    CHECK(verdict.margin_low() == 0);
+}
+
+TEST_CASE(
+    "the margin that a verdict tells: of a set, of a row that stands for itself, none of a number of "
+    "things") {
+    constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+    const auto verdict_of = [](const std::string& device, const std::string& events) {
+        return explained(R"({"id": "x", "events": [{"op": "device", )" + device + "}" + events +
+                         R"(], "request": {"kind": "driver", "bytes": "4 GiB"}})")
+            .verdict();
+    };
+    // 2 GiB are left; the import keeps 4.
+    const Verdict import = verdict_of(R"("capacity": "8 GiB")",
+                                      R"(, {"op": "driver_alloc", "id": "a", "bytes": "4 GiB"},
+            {"op": "driver_alloc", "id": "b", "bytes": "2 GiB"}, {"op": "driver_free", "id": "a", "held_by_importer": true})");
+    CHECK(import.removed(0) == "with_importers_closed");
+    CHECK(import.short_low() == -2 * kGiB);
+    REQUIRE(import.has_margin_low());
+    REQUIRE(import.has_margin_high());
+    CHECK(import.margin_low() == 2 * kGiB);
+    CHECK(import.margin_high() == 2 * kGiB);
+    // 1 GiB is left; of all of the device 4 GiB would be.
+    const Verdict full =
+        verdict_of(R"("capacity": "8 GiB")", R"(, {"op": "driver_alloc", "id": "a", "bytes": "7 GiB"})");
+    CHECK(full.cause() == Verdict::capacity_exhaustion);
+    CHECK(full.removed(0) == "with_nothing_else_on_device");
+    REQUIRE(full.has_margin_low());
+    REQUIRE(full.has_margin_high());
+    CHECK(full.margin_low() == 4 * kGiB);
+    CHECK(full.margin_high() == 4 * kGiB);
+    const Verdict mappings = verdict_of(R"("capacity": "8 GiB", "mapping_limit": 5, "mappings": 5)", "");
+    CHECK(mappings.constraint() == "mapping_count");
+    CHECK_FALSE(mappings.has_short_low());
+    CHECK_FALSE(mappings.has_short_high());
 }

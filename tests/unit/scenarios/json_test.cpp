@@ -1,10 +1,10 @@
 // The JSON reader: what RFC 8259 allows, exactly; everything else with the place.
+#include "analysis/read/json.h"
+
 #include <doctest/doctest.h>
 
 #include <random>
 #include <string>
-
-#include "analysis/read/json.h"
 
 using namespace fragscope::analysis;
 using Kind = JsonValue::Kind;
@@ -110,7 +110,8 @@ TEST_CASE("depth, members and values are bounded") {
 }
 
 TEST_CASE("any change of any byte is read, or refused with a place inside of the text") {
-    const std::string text = R"({"id": "a", "list": [1, 2.5, null, {"low": 18446744073709551615}], "t": "\u00e9\n"})";
+    const std::string text =
+        R"({"id": "a", "list": [1, 2.5, null, {"low": 18446744073709551615}], "t": "\u00e9\n"})";
     std::mt19937 random(7);
     for (int i = 0; i < 20000; ++i) {
         std::string changed = text;

@@ -58,8 +58,9 @@ TEST_CASE("amounts in words are the interval of their last decimal place") {
     // 1.45 to 1.55 MB
     CHECK(amount_in_words("1.5 MB") == Interval{1450000, 1550000});
     CHECK(amount_in_words("15 EiB") == Interval::exactly(std::uint64_t{15} << 60));
-    for (const char* none : {"", "GiB", "1", "1 ", "1 gib", "1.", "1. GiB", ".5 GiB", "-1 GiB", "1,5 GiB", "1e3 B",
-                             "1 GiB ", " 1 GiB", "1  GiB", "16 EiB", "9999999999999999999 B", "1.2.3 GiB"}) {
+    for (const char* none :
+         {"", "GiB", "1", "1 ", "1 gib", "1.", "1. GiB", ".5 GiB", "-1 GiB", "1,5 GiB", "1e3 B", "1 GiB ",
+          " 1 GiB", "1  GiB", "16 EiB", "9999999999999999999 B", "1.2.3 GiB"}) {
         CAPTURE(none);
         CHECK_FALSE(amount_in_words(none));
     }
@@ -77,8 +78,8 @@ TEST_CASE("an amount: a number, words, two ends, or not known") {
     CHECK(capacity("{\"low\": 5}") == Interval{5, std::nullopt});
     CHECK(capacity("{\"high\": 5}") == Interval{0, 5});
     CHECK(capacity("null") == Interval{0, std::nullopt});
-    for (const char* none : {"-1", "1.5", "1e9", "18446744073709551616", "\"8\"", "true", "[]", "{\"low\": 5, \"high\": 4}",
-                             "{\"mid\": 4}", "{\"low\": {\"low\": 1}}"}) {
+    for (const char* none : {"-1", "1.5", "1e9", "18446744073709551616", "\"8\"", "true", "[]",
+                             "{\"low\": 5, \"high\": 4}", "{\"mid\": 4}", "{\"low\": {\"low\": 1}}"}) {
         refused(line("", R"("kind": "driver", "bytes": 1)", std::string("\"capacity\": ") + none),
                 "events[0].capacity", "expected bytes");
     }
@@ -91,8 +92,8 @@ TEST_CASE("what is absent is 0 only where that is documented") {
     CHECK(plain.device.granularity == 2 << 20);
     CHECK_FALSE(plain.device.allocator_limit);
     CHECK_FALSE(plain.device.device_free);
-    const Scenario unknown =
-        taken(line("", R"("kind": "driver", "bytes": 1)", R"("capacity": 8589934592, "context_bytes": null)"));
+    const Scenario unknown = taken(
+        line("", R"("kind": "driver", "bytes": 1)", R"("capacity": 8589934592, "context_bytes": null)"));
     CHECK(unknown.device.context == Interval{0, std::nullopt});
 }
 
@@ -114,7 +115,8 @@ TEST_CASE("what is freed twice, is not there, overlaps or lies outside is refuse
     const std::string segment = kSegment;
     const std::string a = R"(, {"op": "block", "id": "a", "segment": "s", "offset": 100, "bytes": 100})";
     const auto block = [](const char* offset, const char* bytes) {
-        return fmt::format(R"(, {{"op": "block", "id": "b", "segment": "s", "offset": {}, "bytes": {}}})", offset, bytes);
+        return fmt::format(R"(, {{"op": "block", "id": "b", "segment": "s", "offset": {}, "bytes": {}}})",
+                           offset, bytes);
     };
     taken(line(segment + a + block("0", "100")));
     taken(line(segment + a + block("200", "800")));
@@ -123,21 +125,24 @@ TEST_CASE("what is freed twice, is not there, overlaps or lies outside is refuse
     refused(line(segment + a + block("150", "10")), "events[3].offset", "overlaps 'a'");
     refused(line(segment + a + block("50", "300")), "events[3].offset", "overlaps 'a'");
     refused(line(segment + block("901", "100")), "events[2].offset", "ends inside of its segment");
-    refused(line(segment + block("18446744073709551615", "100")), "events[2].offset", "ends inside of its segment");
+    refused(line(segment + block("18446744073709551615", "100")), "events[2].offset",
+            "ends inside of its segment");
     refused(line(segment + block("0", "1001")), "events[2].bytes", "no more than their segment");
     refused(line(segment + a + block("null", "901")), "events[3].bytes", "no more than their segment");
     refused(line(segment + a + a), "events[3].offset", "overlaps");
     refused(line(segment + a + R"(, {"op": "block", "id": "a", "segment": "s", "bytes": 1})"), "events[3].id",
             "no live block has");
-    refused(line(segment + R"(, {"op": "block", "id": "b", "segment": "t", "bytes": 1})"), "events[2].segment",
-            "the name of a segment before it");
+    refused(line(segment + R"(, {"op": "block", "id": "b", "segment": "t", "bytes": 1})"),
+            "events[2].segment", "the name of a segment before it");
     refused(line(segment + R"(, {"op": "block_free", "id": "b"})"), "events[2].id", "a live block before it");
-    refused(line(segment + a + R"(, {"op": "block_free", "id": "a"}, {"op": "block_free", "id": "a"})"), "events[4].id",
-            "a live block before it");
+    refused(line(segment + a + R"(, {"op": "block_free", "id": "a"}, {"op": "block_free", "id": "a"})"),
+            "events[4].id", "a live block before it");
     refused(line(segment + ", " + segment), "events[2].id", "no other segment has");
     refused(line(R"({"op": "driver_free", "id": "a"})"), "events[1].id", "a driver_alloc before it");
-    refused(line(R"({"op": "driver_alloc", "id": "a", "bytes": 1}, {"op": "driver_alloc", "id": "a", "bytes": 1})"),
-            "events[2].id", "no allocation has");
+    refused(
+        line(
+            R"({"op": "driver_alloc", "id": "a", "bytes": 1}, {"op": "driver_alloc", "id": "a", "bytes": 1})"),
+        "events[2].id", "no allocation has");
     refused(line(segment + R"(, {"op": "block", "id": "b", "segment": "s", "bytes": 5, "requested": 6})"),
             "events[2].requested", "no more than the block's bytes");
     refused(line(R"({"op": "segment", "id": "s", "bytes": 10, "several": true},
@@ -146,50 +151,66 @@ TEST_CASE("what is freed twice, is not there, overlaps or lies outside is refuse
 }
 
 TEST_CASE("more than there is is refused") {
-    refused(line(R"({"op": "driver_alloc", "id": "a", "bytes": "9 GiB"})"), "events", "no more on the device than it has");
-    refused(line("", R"("kind": "driver", "bytes": 1)", R"("capacity": 100, "context_bytes": 60, "other_processes_bytes": 41)"),
+    refused(line(R"({"op": "driver_alloc", "id": "a", "bytes": "9 GiB"})"), "events",
+            "no more on the device than it has");
+    refused(line("", R"("kind": "driver", "bytes": 1)",
+                 R"("capacity": 100, "context_bytes": 60, "other_processes_bytes": 41)"),
             "events", "101 B are held");
-    taken(line("", R"("kind": "driver", "bytes": 1)", R"("capacity": 100, "context_bytes": 60, "other_processes_bytes": 40)"));
+    taken(line("", R"("kind": "driver", "bytes": 1)",
+               R"("capacity": 100, "context_bytes": 60, "other_processes_bytes": 40)"));
     // Freed memory that an importer still maps is held all the same.
     refused(line(R"({"op": "driver_alloc", "id": "a", "bytes": "8 GiB"},
         {"op": "driver_free", "id": "a", "held_by_importer": true}, {"op": "driver_alloc", "id": "b", "bytes": 1})"),
             "events", "no more on the device than it has");
-    refused(line("", R"("kind": "driver", "bytes": 1)", R"("capacity": 100, "context_bytes": 60, "device_free": 41)"),
+    refused(line("", R"("kind": "driver", "bytes": 1)",
+                 R"("capacity": 100, "context_bytes": 60, "device_free": 41)"),
             "device_free", "at most the 40 B");
-    refused(line(R"({"op": "physical_free_runs", "bytes": ["8 GiB", 1]})"), "physical_free_runs", "sum to at most");
+    refused(line(R"({"op": "physical_free_runs", "bytes": ["8 GiB", 1]})"), "physical_free_runs",
+            "sum to at most");
     refused(line(R"({"op": "physical_free_runs", "bytes": [1]}, {"op": "physical_free_runs", "bytes": [1]})"),
             "events[2].op", "one list of runs");
     const std::string space = R"("capacity": 100, "address_space_bytes": 100)";
     const std::string request = R"("kind": "address_space", "bytes": 1)";
-    refused(line(R"({"op": "va_reserve", "bytes": 60}, {"op": "va_reserve", "bytes": 41})", request, space), "events",
-            "101 B are reserved");
+    refused(line(R"({"op": "va_reserve", "bytes": 60}, {"op": "va_reserve", "bytes": 41})", request, space),
+            "events", "101 B are reserved");
     refused(line(R"({"op": "va_reserve", "bytes": 60, "offset": 41})", request, space), "events[1].offset",
             "ends inside of the address space");
-    refused(line(R"({"op": "va_reserve", "bytes": 60, "offset": 0}, {"op": "va_reserve", "bytes": 2, "offset": 59})",
-                 request, space),
-            "events[2].offset", "overlaps none");
-    refused(line(R"({"op": "va_reserve", "bytes": 60, "offset": 40}, {"op": "va_reserve", "bytes": 41, "offset": 0})",
-                 request, space),
-            "events[2].offset", "overlaps none");
-    taken(line(R"({"op": "va_reserve", "bytes": 60, "offset": 40}, {"op": "va_reserve", "bytes": 40, "offset": 0})",
-               request, space));
+    refused(
+        line(
+            R"({"op": "va_reserve", "bytes": 60, "offset": 0}, {"op": "va_reserve", "bytes": 2, "offset": 59})",
+            request, space),
+        "events[2].offset", "overlaps none");
+    refused(
+        line(
+            R"({"op": "va_reserve", "bytes": 60, "offset": 40}, {"op": "va_reserve", "bytes": 41, "offset": 0})",
+            request, space),
+        "events[2].offset", "overlaps none");
+    taken(line(
+        R"({"op": "va_reserve", "bytes": 60, "offset": 40}, {"op": "va_reserve", "bytes": 40, "offset": 0})",
+        request, space));
 }
 
 TEST_CASE("unknown operations, kinds and members are refused, whatever else is there") {
-    refused(line(R"({"op": "segmant", "id": "s", "bytes": 1})"), "events[1].op", "one of device, driver_alloc");
-    refused(line(R"({"op": "segment", "id": "s", "bytes": 1, "size": 2})"), "events[1]", "expected no member 'size'");
+    refused(line(R"({"op": "segmant", "id": "s", "bytes": 1})"), "events[1].op",
+            "one of device, driver_alloc");
+    refused(line(R"({"op": "segment", "id": "s", "bytes": 1, "size": 2})"), "events[1]",
+            "expected no member 'size'");
     refused(line("", R"("kind": "drivers", "bytes": 1)"), "request.kind", "one of allocator, driver");
-    refused(line("", R"("kind": "driver", "bytes": 1, "block_rounding": 512)"), "request", "no member 'block_rounding'");
+    refused(line("", R"("kind": "driver", "bytes": 1, "block_rounding": 512)"), "request",
+            "no member 'block_rounding'");
     refused(line("", R"("kind": "driver")"), "request.bytes", "it is not there");
     refused(line("", R"("kind": "driver", "bytes": 0)"), "request.bytes", "1 byte or more");
     refused(line("", R"("kind": "driver", "bytes": null)"), "request.bytes", "1 byte or more");
-    refused(R"({"id": "x", "events": [], "request": {"kind": "driver", "bytes": 1}})", "events", "the device first");
+    refused(R"({"id": "x", "events": [], "request": {"kind": "driver", "bytes": 1}})", "events",
+            "the device first");
     refused(R"({"id": "x", "request": {"kind": "driver", "bytes": 1}})", "events", "the device first");
-    refused(R"({"id": "x", "events": [{"op": "device", "capacity": 1}]})", "request", "an object with kind and bytes");
-    refused(R"({"events": [{"op": "device", "capacity": 1}], "request": {"kind": "driver", "bytes": 1}})", "id",
-            "a text");
-    refused(R"({"id": "x", "events": [{"op": "host_pin", "bytes": 1}], "request": {"kind": "driver", "bytes": 1}})",
-            "events[0].op", "\"device\" in the first event");
+    refused(R"({"id": "x", "events": [{"op": "device", "capacity": 1}]})", "request",
+            "an object with kind and bytes");
+    refused(R"({"events": [{"op": "device", "capacity": 1}], "request": {"kind": "driver", "bytes": 1}})",
+            "id", "a text");
+    refused(
+        R"({"id": "x", "events": [{"op": "host_pin", "bytes": 1}], "request": {"kind": "driver", "bytes": 1}})",
+        "events[0].op", "\"device\" in the first event");
     refused(line(R"({"op": "device", "capacity": 1})"), "events[1].op", "one device only");
     refused(line("5"), "events[1]", "expected an object");
     refused("[]", "column 1", "expected an object");
@@ -198,10 +219,11 @@ TEST_CASE("unknown operations, kinds and members are refused, whatever else is t
             "at least 1 byte");
     refused(line("", R"("kind": "driver", "bytes": 1)", R"("capacity": 1, "contiguity_required": "yes")"),
             "contiguity_required", "true or false");
-    refused(line("", R"("kind": "driver", "bytes": 1)", R"("capacity": 1, "handle_types": "fabric")"), "handle_types",
-            "a list of texts");
+    refused(line("", R"("kind": "driver", "bytes": 1)", R"("capacity": 1, "handle_types": "fabric")"),
+            "handle_types", "a list of texts");
     // The column is that of the value, counted from 1.
-    refused(R"({"id": "x", "events": [{"op": "device", "capacity": -1}], "request": {}})", "column 53", "capacity");
+    refused(R"({"id": "x", "events": [{"op": "device", "capacity": -1}], "request": {}})", "column 53",
+            "capacity");
 }
 
 TEST_CASE("a file: empty lines are skipped, each line stands for itself, a line without an end is refused") {
@@ -211,7 +233,9 @@ TEST_CASE("a file: empty lines are skipped, each line stands for itself, a line 
     close(fd);
     {
         std::ofstream out(path);
-        out << line("") << "\n\n  \nnonsense\r\n" << std::string(kMaxScenarioBytes + 1, ' ') << "\n" << line("");
+        out << line("") << "\n\n  \nnonsense\r\n"
+            << std::string(kMaxScenarioBytes + 1, ' ') << "\n"
+            << line("");
     }
     ScenarioFile file;
     REQUIRE(file.open(path).empty());
@@ -242,14 +266,17 @@ TEST_CASE("hostile lines: whatever is taken is also explained") {
         R"({"op":"block","id":"b","segment":"s","bytes":{"low":1,"high":20},"requested":1},{"op":"block_free","id":"a","pending_on_stream":"q"},)"
         R"({"op":"va_reserve","bytes":5,"offset":3},{"op":"host_pin","bytes":3},{"op":"handle_leak","bytes":7},{"op":"physical_free_runs","bytes":[1,2]}],)"
         R"("request":{"kind":"allocator","bytes":999,"segment_rounding":7,"block_rounding":3}})";
-    const std::string kinds[] = {"allocator", "driver", "pinned_host", "address_space", "peer_mapping", "launch_stack"};
-    const std::string amounts[] = {"0", "1", "18446744073709551615", "null", "\"8.00 GiB\"", "{\"low\":1}", "4096",
-                                   "true", "\"x\"", "9223372036854775808"};
+    const std::string kinds[] = {"allocator",     "driver",       "pinned_host",
+                                 "address_space", "peer_mapping", "launch_stack"};
+    const std::string amounts[] = {
+        "0",    "1",     "18446744073709551615", "null", "\"8.00 GiB\"", "{\"low\":1}", "4096",
+        "true", "\"x\"", "9223372036854775808"};
     std::mt19937 random(11);
     std::size_t taken_lines = 0;
     for (int i = 0; i < 3000; ++i) {
         std::string text = seed;
-        // Numbers are exchanged for other amounts, the kind for another, and now and then a byte for any other.
+        // Numbers are exchanged for other amounts, the kind for another, and now and then a byte for any
+        // other.
         for (int change = 0; change < 1 + static_cast<int>(random() % 4); ++change) {
             const std::size_t from = random() % text.size();
             const std::size_t at = text.find_first_of("0123456789", from);
