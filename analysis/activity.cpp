@@ -137,7 +137,7 @@ class Merge {
   private:
     void read_states();
     void sort();
-    void sort_record(std::size_t i);
+    void sort_record(std::size_t i, const Event& event);
     void merge_arrays();
     void merge_address(AtAddress& at);
     void merge_releases(AtAddress& at);
@@ -152,6 +152,7 @@ class Merge {
     std::optional<Event> place_of(std::size_t record) const;
 
     const EventLog& events_;
+    std::unordered_map<std::size_t, Event> records_;  // CUPTI's, by index: they are looked up in any order
     const Losses losses_;
     const ProcessNames* names_;
     Activity out_;
@@ -172,9 +173,11 @@ std::string Merge::text(std::uint64_t id) const {
 
 // The record of where the operation came from follows the operation's at once, with its number.
 std::optional<Event> Merge::place_of(std::size_t record) const {
-    for (std::size_t i = record + 1; i < events_.size() && i <= record + 2; ++i) {
-        if (events_[i].sequence == events_[record].sequence && events_[i].kind == Kind::kActivityPlace)
-            return events_[i];
+    for (const std::size_t i : {record + 1, record + 2}) {
+        const auto place = records_.find(i);
+        if (place != records_.end() && place->second.kind == Kind::kActivityPlace &&
+            place->second.sequence == records_.at(record).sequence)
+            return place->second;
     }
     return std::nullopt;
 }
@@ -206,8 +209,7 @@ void Merge::read_states() {
     }
 }
 
-void Merge::sort_record(std::size_t i) {
-    const Event& event = events_[i];
+void Merge::sort_record(std::size_t i, const Event& event) {
     const Told told{i, event.start.value, event.start.value, event.bytes.value, event.bytes.value, false};
     const bool release = event.kind == Kind::kActivityReleased;
     if (wire::activity_kind(event.object.value) == kArrayMemory) {
@@ -224,9 +226,11 @@ void Merge::sort() {
     for (std::size_t i = 0; i < events_.size(); ++i) {
         const Event& event = events_[i];
         if (event.kind == Kind::kActivityAcquired || event.kind == Kind::kActivityReleased) {
-            sort_record(i);
+            sort_record(i, event);
+            records_.emplace(i, event);
             continue;
         }
+        if (event.kind == Kind::kActivityPlace) records_.emplace(i, event);
         if (event.failed() || event.has(wire::kByShim) || event.has(wire::kCaptured) ||
             event.has(wire::kContinued))
             continue;
@@ -276,7 +280,7 @@ std::vector<bool> Merge::inside_known() const {
     std::vector<bool> out;
     auto step = steps.begin();
     for (const std::size_t index : unpaired_) {
-        const Event& record = events_[index];
+        const Event& record = records_.at(index);
         for (; step != steps.end() && step->time <= record.start.value; ++step) {
             if (step->held) {
                 held.add(step->range);
@@ -309,13 +313,13 @@ TimeNs Merge::held_to(std::uint64_t from, std::uint64_t to) const {
 
 void Merge::add_unseen() {
     std::stable_sort(unpaired_.begin(), unpaired_.end(),
-                     [&](std::size_t a, std::size_t b) { return events_[a].start < events_[b].start; });
+                     [&](std::size_t a, std::size_t b) { return records_.at(a).start < records_.at(b).start; });
     const std::vector<bool> known = inside_known();
     for (std::size_t i = 0; i < unpaired_.size(); ++i) {
         if (known[i]) {
             ++out_.matched;
         } else {
-            add_block(events_[unpaired_[i]], unpaired_[i]);
+            add_block(records_.at(unpaired_[i]), unpaired_[i]);
         }
     }
 }
@@ -346,7 +350,7 @@ void Merge::add_block(const Event& event, std::size_t index) {
 }
 
 void Merge::add_static(const Told& record, const AtAddress& at) {
-    const Event& event = events_[record.index];
+    const Event& event = records_.at(record.index);
     StaticVariable variable;
     variable.address = event.address;
     variable.bytes = event.bytes.value;
@@ -361,7 +365,7 @@ void Merge::add_static(const Told& record, const AtAddress& at) {
 
 void Merge::merge_address(AtAddress& at) {
     const auto is_static = [&](const Told& record) {
-        const std::uint32_t kind = wire::activity_kind(events_[record.index].object.value);
+        const std::uint32_t kind = wire::activity_kind(records_.at(record.index).object.value);
         return kind == kDeviceStatic || kind == kManagedStatic;
     };
     for (const Told& record : at.records) {
@@ -563,9 +567,7 @@ std::vector<std::string> in_the_rest(const Activity& activity) {
 Activity activity_of(const Trace& trace, ProcessIndex process) {
     if (process.value >= trace.events.size()) return {};
     const auto& events = trace.events[process.value];
-    const bool any = std::any_of(events.begin(), events.end(),
-                                 [](const Event& event) { return event.kind == Kind::kActivityState; });
-    return any ? Merge(trace, process).result() : Activity{};
+    return events.holds(kinds_of({Kind::kActivityState})) ? Merge(trace, process).result() : Activity{};
 }
 
 std::string activity_in_words(const Activity& activity) {

@@ -80,13 +80,11 @@ void add_balances(const Trace& trace, const std::vector<Balance>& samples,
 
 std::size_t last_asked_before(const Trace& trace, const Balance& balance, std::size_t index) {
     const auto& events = trace.events[balance.process.value];
-    for (std::size_t i = std::min(index, events.size()); i-- > 0;) {
-        const Event& event = events[i];
-        if (event.kind == wire::Kind::kDeviceMemory && event.device == balance.device && !event.failed() &&
-            (event.has(wire::kSample) || event.has(wire::kSnapshot)))
-            return i;
-    }
-    return 0;
+    return events.last_of(kinds_of({wire::Kind::kDeviceMemory}), std::min(index, events.size()), 0,
+                          [&](const Event& event) {
+                              return event.device == balance.device && !event.failed() &&
+                                     (event.has(wire::kSample) || event.has(wire::kSnapshot));
+                          });
 }
 
 }  // namespace fragscope::analysis

@@ -49,25 +49,25 @@ std::vector<report::FunctionCost> costs_of(const Trace& trace) {
     };
     std::vector<Cost> costs(trace.functions.size());
     for (const auto& events : trace.events) {
-        for (const Event& event : events) {
+        events.for_each(0, events.size(), [&](std::size_t, const Event& event) {
             // Not calls of the program: the shim's questions, further records of one call, records of no
             // call.
-            if (event.has(wire::kByShim) || event.has(wire::kContinued)) continue;
+            if (event.has(wire::kByShim) || event.has(wire::kContinued)) return;
             // Sent once for each growth of what was written, not once for each call.
-            if (event.kind == wire::Kind::kTouched) continue;
+            if (event.kind == wire::Kind::kTouched) return;
             // Told by a framework of its own blocks; no calls of the driver.
-            if (event.kind >= wire::Kind::kBlockAcquired && event.kind <= wire::Kind::kBlockStream) continue;
+            if (event.kind >= wire::Kind::kBlockAcquired && event.kind <= wire::Kind::kBlockStream) return;
             if (event.function.value >= trace.functions.size() ||
                 trace.functions[event.function.value].empty())
-                continue;
+                return;
             Cost& cost = costs[event.function.value];
             ++cost.calls;
             if (event.failed()) ++cost.failed;
             // No call takes no time: zero stands for a duration that was not taken.
-            if (event.duration_ns == 0) continue;
+            if (event.duration_ns == 0) return;
             cost.durations.add(event.duration_ns);
             cost.sum += static_cast<double>(event.duration_ns);
-        }
+        });
     }
     std::vector<std::pair<double, report::FunctionCost>> sorted;
     for (std::size_t function = 0; function < costs.size(); ++function) {

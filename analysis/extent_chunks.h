@@ -69,18 +69,10 @@ class ExtentChunks {
 
     // The first extent that begins behind the address.
     Place after(std::uint64_t address) const {
-        const auto found = std::upper_bound(firsts_.begin(), firsts_.end(), address);
-        if (found == firsts_.begin()) return begin();
-        const auto index = static_cast<std::size_t>(found - firsts_.begin()) - 1;
+        if (firsts_.empty() || firsts_[0] > address) return begin();
+        const std::size_t index = last_not_behind(firsts_.data(), firsts_.size(), address);
         const Chunk& chunk = *chunks_[index];
-        const std::uint64_t* slot = chunk.begins.data();
-        std::size_t left = chunk.count;  // at least one begins at or before the address
-        while (left > 1) {
-            const std::size_t half = left / 2;
-            slot += slot[half] <= address ? half : 0;
-            left -= half;
-        }
-        return next({index, static_cast<std::size_t>(slot - chunk.begins.data())});
+        return next({index, last_not_behind(chunk.begins.data(), chunk.count, address)});
     }
 
     Range range(const Place& at) const {
@@ -174,6 +166,18 @@ class ExtentChunks {
         std::array<std::uint64_t, kMost> ends;
         std::array<Value, kMost> values;
     };
+
+    // The last of the sorted values that is not greater than x; the first one is not. Without branches: which half
+    // it is cannot be foretold.
+    static std::size_t last_not_behind(const std::uint64_t* values, std::size_t count, std::uint64_t x) {
+        std::size_t at = 0;
+        while (count > 1) {
+            const std::size_t half = count / 2;
+            at += half & (std::size_t{0} - static_cast<std::size_t>(values[at + half] <= x));
+            count -= half;
+        }
+        return at;
+    }
 
     void move_up(Chunk& chunk, std::size_t from) {
         const auto slot = static_cast<std::ptrdiff_t>(from);

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -20,13 +22,18 @@ constexpr Range range_of(std::uint64_t begin, std::uint64_t bytes) {
     return {begin, end < begin ? UINT64_MAX : end};
 }
 
+// The whole units in the value. Almost all units are powers of two, and a division is dear.
+constexpr std::uint64_t units_in(std::uint64_t value, std::uint64_t unit) {
+    return std::has_single_bit(unit) ? value >> std::countr_zero(unit) : value / unit;
+}
 // Up or down to a multiple of `unit` (0 and 1: unchanged); up saturates at the last multiple that fits.
 constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t unit) {
-    return unit <= 1 ? value : value - value % unit;
+    if (unit <= 1) return value;
+    return std::has_single_bit(unit) ? value & ~(unit - 1) : value - value % unit;
 }
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
-    if (unit <= 1 || value % unit == 0) return value;
-    const std::uint64_t down = value - value % unit;
+    const std::uint64_t down = round_down(value, unit);
+    if (down == value) return value;
     return down > UINT64_MAX - unit ? down : down + unit;
 }
 
@@ -319,6 +326,34 @@ class ExtentSet {
 
     ExtentChunks<Nothing> ranges_;
     std::uint64_t sum_ = 0;
+};
+
+// A set that is empty most of the time, and takes no more room than a pointer then.
+class RareExtentSet {
+  public:
+    RareExtentSet() = default;
+    RareExtentSet(const RareExtentSet& other)
+        : set_(other.set_ == nullptr ? nullptr : std::make_unique<ExtentSet>(*other.set_)) {}
+    RareExtentSet& operator=(const RareExtentSet& other) {
+        if (this != &other) *this = RareExtentSet(other);
+        return *this;
+    }
+    RareExtentSet(RareExtentSet&&) noexcept = default;
+    RareExtentSet& operator=(RareExtentSet&&) noexcept = default;
+    ~RareExtentSet() = default;
+
+    void add(const Range& range) {
+        if (set_ == nullptr) set_ = std::make_unique<ExtentSet>();
+        set_->add(range);
+    }
+    template <typename Visit>
+    void for_each(Visit&& visit) const {
+        if (set_ != nullptr) set_->for_each(visit);
+    }
+    std::uint64_t sum() const { return set_ == nullptr ? 0 : set_->sum(); }
+
+  private:
+    std::unique_ptr<ExtentSet> set_;
 };
 
 }  // namespace fragscope::analysis

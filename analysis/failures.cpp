@@ -66,9 +66,8 @@ std::vector<Failure> list_failures(const Trace& trace) {
     std::vector<Dated> found;
     for (std::uint32_t process = 0; process < trace.events.size(); ++process) {
         std::uint64_t latest = 0;
-        for (std::size_t i = 0; i < trace.events[process].size(); ++i) {
-            const Event& event = trace.events[process][i];
-            if (!is_failure(event)) continue;
+        trace.events[process].for_each_failed([&](std::size_t i, const Event& event) {
+            if (!is_failure(event)) return;
             // Inside a process the sequence decides, so that the order never runs against it.
             latest = std::max(latest, event.start.value + event.duration_ns);
             Failure failure;
@@ -77,7 +76,7 @@ std::vector<Failure> list_failures(const Trace& trace) {
             failure.allocation = (event.result == kOutOfMemory || event.kind == Kind::kBlockRefused) &&
                                  takes_memory(event.kind);
             found.push_back({failure, latest});
-        }
+        });
     }
     std::stable_sort(found.begin(), found.end(),
                      [](const Dated& a, const Dated& b) { return a.time < b.time; });

@@ -120,9 +120,10 @@ std::optional<FrameworkAtFailure> framework_at(const FrameworkState& books, cons
 }
 
 std::optional<std::size_t> refusal_of_driver(const EventLog& events, std::size_t index) {
+    const std::int32_t thread = events[index].thread;
     for (std::size_t i = index; i-- > 0;) {
         const Event& event = events[i];
-        if (event.thread != events[index].thread || event.has(wire::kByShim)) continue;
+        if (event.thread != thread || event.has(wire::kByShim)) continue;
         if (event.kind == Kind::kBlockAcquired || event.kind == Kind::kBlockReleased ||
             event.kind == Kind::kBlockRefused)
             return std::nullopt;

@@ -23,12 +23,12 @@ void losses_in_words(const Trace& trace, ProcessIndex process, report::Health& o
     const trace::Loss& loss = trace.losses[process.value];
     out.set_records_lost(out.records_lost() + losses.records);
     if (losses.records != 0) {
-        out.add_warnings(
-            fmt::format("{} records of {} were lost ({} of them acquisitions, {}): its books may be too low or "
-                        "too high.",
-                        losses.records, who, loss.acquisitions(),
-                        loss.acquired_bytes() != 0 ? "of at least " + in_words(loss.acquired_bytes()) + " in all"
-                                                   : std::string("of how many bytes is not known")));
+        out.add_warnings(fmt::format(
+            "{} records of {} were lost ({} of them acquisitions, {}): its books may be too low or "
+            "too high.",
+            losses.records, who, loss.acquisitions(),
+            loss.acquired_bytes() != 0 ? "of at least " + in_words(loss.acquired_bytes()) + " in all"
+                                       : std::string("of how many bytes is not known")));
     }
     for (const std::string& lost : lost_in_words(losses))
         out.add_warnings(fmt::format("Lost of {}: {}.", who, lost));
@@ -92,8 +92,7 @@ report::Health health_of(const Trace& trace) {
     return out;
 }
 
-std::vector<std::string> blind_spots_of(const Trace& trace, ProcessIndex process,
-                                        const Activity& activity) {
+std::vector<std::string> blind_spots_of(const Trace& trace, ProcessIndex process, const Activity& activity) {
     std::vector<std::string> out;
     if (process.value >= trace.processes.size()) return out;
     const trace::Process& p = trace.processes[process.value];
@@ -120,14 +119,15 @@ std::vector<std::string> blind_spots_of(const Trace& trace, ProcessIndex process
     }
     std::uint64_t captured = 0, unknown_devices = 0;
     if (process.value < trace.events.size()) {
-        for (const Event& event : trace.events[process.value]) {
+        constexpr unsigned kFlags = wire::kCaptured | wire::kCaptureUnknown | wire::kUnknownDevice;
+        trace.events[process.value].for_each_flagged(kFlags, [&](std::size_t, const Event& event) {
             if (event.has(wire::kCaptured) || event.has(wire::kCaptureUnknown)) ++captured;
             // Only what takes memory of a device needs one; a release is joined by its address.
             if (event.has(wire::kUnknownDevice) && acquires(event.kind) && !event.failed() &&
                 !event.has(wire::kByShim) && !event.has(wire::kContinued)) {
                 ++unknown_devices;
             }
-        }
+        });
     }
     if (captured != 0) {
         out.push_back(fmt::format(

@@ -127,21 +127,13 @@ std::map<int, std::size_t> FullestMoment::moments() const {
 }
 
 void at_moments(
-    const Trace& trace, ProcessIndex process, const std::map<int, std::size_t>& moments,
+    const Trace& trace, SessionWalk& walk, ProcessIndex process, const std::map<int, std::size_t>& moments,
     const std::function<void(int device, const ProcessState&, const FrameworkState&, const Event&)>& visit) {
     std::multimap<std::size_t, int> order;
     for (const auto& [device, index] : moments) order.emplace(index, device);
-    ProcessState state = state_of(trace, process);
-    FrameworkState framework;
-    std::size_t next = 0;
-    const auto& events = trace.events[process.value];
     for (const auto& [index, device] : order) {
-        for (; next <= index && next < events.size(); ++next) {
-            const Event event = events[next];
-            state.apply(event);
-            framework.apply(event, state);
-        }
-        visit(device, state, framework, events[index]);
+        const ProcessState& state = walk.at(process, index + 1);
+        visit(device, state, walk.framework(process), trace.events[process.value][index]);
     }
 }
 

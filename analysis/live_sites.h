@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "analysis/callers.h"
-#include "analysis/framework.h"
+#include "analysis/session.h"
 #include "analysis/state.h"
 #include "analysis/trace.h"
 #include "proto/report.pb.h"
@@ -38,9 +38,9 @@ class FullestMoment {
 // What the program asked for and holds on the device, as far as a call stack could say who did.
 std::uint64_t live_bytes(const ProcessState& state, int device);
 
-// Replays the process up to those moments; `visit` gets the states after the event.
+// Moves the walk to those moments; `visit` gets the states after the event.
 void at_moments(
-    const Trace& trace, ProcessIndex process, const std::map<int, std::size_t>& moments,
+    const Trace& trace, SessionWalk& walk, ProcessIndex process, const std::map<int, std::size_t>& moments,
     const std::function<void(int device, const ProcessState&, const FrameworkState&, const Event&)>& visit);
 
 // Nothing where the process has no call stacks.

@@ -53,14 +53,14 @@ SaidOfDevices driver_said(const Trace& trace) {
     SaidOfDevices out;
     for (std::uint32_t process = 0; process < trace.events.size(); ++process) {
         std::map<int, std::string> names;
-        for (const Event& event : trace.events[process]) {
-            if (event.kind != wire::Kind::kDeviceMemory || event.failed() || event.device == kNoDevice)
-                continue;
+        const Kinds words = kinds_of({wire::Kind::kDeviceMemory});
+        trace.events[process].for_each_of(words, [&](std::size_t, const Event& event) {
+            if (event.failed() || event.device == kNoDevice) return;
             const auto [name, fresh] = names.try_emplace(event.device);
             if (fresh) name->second = device_uuid(trace, {process}, event.device);
-            if (name->second.empty()) continue;
+            if (name->second.empty()) return;
             out[name->second].push_back({event.start.value, process, event.address.value, event.bytes.value});
-        }
+        });
     }
     for (auto& [device, all] : out) {
         std::stable_sort(all.begin(), all.end(),

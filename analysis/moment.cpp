@@ -230,9 +230,10 @@ class Finder {
         }
         for_each_asked([&](ProcessIndex process) {
             const auto& events = trace_.events[process.value];
-            std::size_t end = 0;
-            while (end < events.size() && events[end].sequence.value <= at.sequence) ++end;
-            add(process, end);
+            const auto behind = std::upper_bound(
+                events.begin(), events.end(), at.sequence,
+                [](std::uint64_t asked, const Event& event) { return asked < event.sequence.value; });
+            add(process, static_cast<std::size_t>(behind - events.begin()));
         });
         return std::move(out_);
     }
@@ -240,11 +241,10 @@ class Finder {
     Moments operator()(const AtMarks& marks) {
         for_each_asked([&](ProcessIndex process) {
             const auto& events = trace_.events[process.value];
-            for (std::size_t i = 0; i < events.size(); ++i) {
-                if (events[i].kind != wire::Kind::kMark) continue;
-                std::string text = text_of(trace_, process, events[i].object.value);
+            events.for_each_of(kinds_of({wire::Kind::kMark}), [&](std::size_t i, const Event& event) {
+                std::string text = text_of(trace_, process, event.object.value);
                 if (is_asked_for(marks, text)) out_.found.push_back({process, i + 1, std::move(text), {}});
-            }
+            });
         });
         return out_.found.empty()
                    ? none(fmt::format("no mark {} '{}'", marks.prefix ? "begins with" : "is", marks.text))

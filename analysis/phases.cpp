@@ -77,12 +77,12 @@ WhereInProgram where_in_program(const Trace& trace, ProcessIndex process, std::s
         if (const auto name = names.find(thread); name != names.end()) out.thread_name = name->second;
     }
     OpenRanges ranges;
-    for (std::size_t i = 0; i < index; ++i) {
-        const Event& event = events[i];
+    const Kinds said = kinds_of({Kind::kRangeBegun, Kind::kRangeEnded, Kind::kMark});
+    events.for_each_of(said, 0, index, [&](std::size_t, const Event& event) {
         if (event.kind == Kind::kRangeBegun) ranges.begin(event);
         if (event.kind == Kind::kRangeEnded) ranges.end(event);
         if (event.kind == Kind::kMark && event.thread == thread) out.last_mark = name_of(trace, event);
-    }
+    });
     for (const Event& begun : ranges.open()) {
         if (begun.thread == thread) out.ranges.push_back(name_of(trace, begun));
     }
@@ -111,12 +111,13 @@ std::vector<report::Phase> phases_of(const Trace& trace, ProcessIndex process) {
     };
     OpenRanges ranges;
     if (process.value >= trace.events.size()) return {};
-    for (const Event& event : trace.events[process.value]) {
+    const Kinds said = kinds_of({Kind::kRangeBegun, Kind::kRangeEnded, Kind::kMark});
+    trace.events[process.value].for_each_of(said, [&](std::size_t, const Event& event) {
         if (event.kind == Kind::kMark) note(event, event.start.value, true);
         if (event.kind == Kind::kRangeBegun) ranges.begin(event);
-        if (event.kind != Kind::kRangeEnded) continue;
+        if (event.kind != Kind::kRangeEnded) return;
         if (const std::optional<Event> begun = ranges.end(event)) note(*begun, event.start.value, false);
-    }
+    });
     for (const Event& begun : ranges.open()) note(begun, std::nullopt, false);
 
     std::vector<Named> shown;

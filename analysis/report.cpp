@@ -44,8 +44,9 @@ report::ProcessSummary summary_of(const Trace& trace, std::uint32_t index, const
     if (index < trace.events.size()) {
         const auto& events = trace.events[index];
         out.set_events(events.size());
-        out.set_failures(static_cast<std::uint64_t>(std::count_if(
-            events.begin(), events.end(), [](const Event& event) { return is_failure(event); })));
+        std::uint64_t failures = 0;
+        events.for_each_failed([&](std::size_t, const Event& event) { failures += is_failure(event) ? 1 : 0; });
+        out.set_failures(failures);
     }
     for (const std::string& blind : blind_spots_of(trace, {index}, activity)) out.add_blind_spots(blind);
     return out;
@@ -172,7 +173,7 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
         fullest[process.value].add(state, event);
         hazards[process.value].add(state, event);
         sharing.add(process, state, event);
-    });
+    }, StateSeeker::kCopies);
     for (std::uint32_t index = 0; index < trace.events.size(); ++index) {
         recorders.emplace_back(trace, ProcessIndex{index});
         curves.emplace_back(trace, ProcessIndex{index});
@@ -231,7 +232,7 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
         curves[index].finish(at_end, framework);
         for (const auto& curve : curves[index].domains(at_end, framework)) *out.add_domain_curves() = curve;
         for (const auto& curve : curves[index].allocators(framework)) *out.add_allocator_curves() = curve;
-        at_moments(trace, {index}, fullest[index].moments(),
+        at_moments(trace, walk, {index}, fullest[index].moments(),
                    [&](int device, const ProcessState& state, const FrameworkState& books, const Event& event) {
                        if (auto live = live_at_peak(trace, {index}, state, device, event, options.stack_words))
                            *out.add_live_at_peaks() = std::move(*live);

@@ -69,28 +69,27 @@ ProcessState state_of(const Trace& trace, ProcessIndex process) {
     return ProcessState(pages_of(trace, process), pid);
 }
 
-SessionWalk::SessionWalk(const Trace& trace, Watcher watcher)
-    : trace_(trace), watcher_(std::move(watcher)), neighbours_(trace) {
-    for (std::uint32_t process = 0; process < trace.events.size(); ++process)
-        own_.push_back({state_of(trace, {process}), {}, 0, 0});
-}
-
-void SessionWalk::replay(ProcessIndex process, std::size_t end) {
-    Cursor& cursor = own_[process.value];
-    const auto& events = trace_.events[process.value];
-    if (end < cursor.next) cursor = {state_of(trace_, process), {}, 0, cursor.watched};
-    for (; cursor.next < std::min(end, events.size()); ++cursor.next) {
-        cursor.state.apply(events[cursor.next]);
-        cursor.framework.apply(events[cursor.next], cursor.state);
-        if (cursor.next < cursor.watched) continue;
-        ++cursor.watched;
-        if (watcher_) watcher_(process, cursor.state, events[cursor.next]);
+SessionWalk::SessionWalk(const Trace& trace, Watcher watcher, std::size_t copies)
+    : trace_(trace), neighbours_(trace) {
+    for (std::uint32_t process = 0; process < trace.events.size(); ++process) {
+        StateSeeker::Watcher told;
+        if (watcher) {
+            told = [watcher, process](const ProcessState& state, const Event& event) {
+                watcher({process}, state, event);
+            };
+        }
+        own_.emplace_back(trace, ProcessIndex{process}, std::move(told), copies);
     }
 }
 
 void SessionWalk::advance(const Failure& failure, const FailureSnapshot& snapshot) {
     current_ = failure.process.value;
-    replay(failure.process, snapshot.moment);
+    own_[current_].move_to(snapshot.moment);
+}
+
+const ProcessState& SessionWalk::at(ProcessIndex process, std::size_t index) {
+    own_[process.value].move_to(index);
+    return own_[process.value].state();
 }
 
 const Activity& SessionWalk::activity(ProcessIndex process) {
@@ -101,8 +100,7 @@ const Activity& SessionWalk::activity(ProcessIndex process) {
 }
 
 const ProcessState& SessionWalk::at_the_end(ProcessIndex process) {
-    replay(process, trace_.events[process.value].size());
-    return own_[process.value].state;
+    return at(process, trace_.events[process.value].size());
 }
 
 std::vector<OtherProcess> SessionWalk::others(const std::string& uuid, std::uint64_t from_ns,
@@ -144,19 +142,20 @@ Interval with_or_without(Interval held, const Interval& before, const Interval& 
     return held;
 }
 
-// Of each event: when the first acquisition from it on began. An acquisition has its number when its call
-// ends.
-std::vector<std::uint64_t> begins_of(const EventLog& events) {
-    std::vector<std::uint64_t> out(events.size());
-    std::uint64_t first = UINT64_MAX;
-    for (std::size_t i = events.size(); i-- > 0;) {
-        if (acquires(events[i].kind)) first = std::min(first, events[i].start.value);
-        out[i] = first;
-    }
-    return out;
-}
-
 }  // namespace
+
+std::uint64_t Begins::operator()(std::size_t index) {
+    if (index >= first_ && index - first_ < known_.size()) return known_[index - first_];
+    const EventLog::Run run = events_->run(index, events_->size());
+    first_ = index;
+    known_.resize(run.events.size());
+    std::uint64_t first = events_->earliest_ns(index + run.events.size());
+    for (std::size_t i = known_.size(); i-- > 0;) {
+        if (acquires(run.events[i].kind)) first = std::min(first, run.events[i].start.value);
+        known_[i] = first;
+    }
+    return known_[index - first_];
+}
 
 Neighbours::Neighbours(const Trace& trace) : trace_(trace), absent_(trace.events.size()) {
     for (std::uint32_t process = 0; process < trace.events.size(); ++process) {
@@ -166,7 +165,7 @@ Neighbours::Neighbours(const Trace& trace) : trace_(trace), absent_(trace.events
                 ordinals.push_back(static_cast<int>(device.ordinal()));
         }
         cursors_.push_back(
-            {state_of(trace, {process}), 0, std::move(ordinals), begins_of(trace.events[process]), {}, 0});
+            {state_of(trace, {process}), 0, std::move(ordinals), Begins(trace.events[process]), {}, 0});
     }
     find_checkpoints();
 }
@@ -179,8 +178,9 @@ std::vector<Interval> Neighbours::books_of(const Cursor& cursor) {
 
 void Neighbours::find_checkpoints() {
     for (std::uint32_t actor = 0; actor < trace_.events.size(); ++actor) {
-        for (const Event& event : trace_.events[actor]) {
-            if (event.kind != wire::Kind::kCheckpoint || event.failed()) continue;
+        const Kinds checkpoints = kinds_of({wire::Kind::kCheckpoint});
+        trace_.events[actor].for_each_of(checkpoints, [&](std::size_t, const Event& event) {
+            if (event.failed()) return;
             for (std::uint32_t process = 0; process < trace_.processes.size() && process < absent_.size();
                  ++process) {
                 // Of its own steps the state knows.
@@ -194,7 +194,7 @@ void Neighbours::find_checkpoints() {
                 if (event.address.value == kCheckpointRestored && open)
                     absences.back().to_ns = event.start.value;
             }
-        }
+        });
     }
 }
 
@@ -221,7 +221,7 @@ std::vector<OtherProcess> Neighbours::at(ProcessIndex self, const std::string& u
         // Calls that were under way, or came while the driver was asked: each of them may or may not count.
         std::vector<Interval> now = books_of(cursor);
         for (; cursor.next < events.size() &&
-               (events[cursor.next].start.value <= to_ns || cursor.begins[cursor.next] <= to_ns);
+               (events[cursor.next].start.value <= to_ns || cursor.begins(cursor.next) <= to_ns);
              ++cursor.next) {
             const Event& event = events[cursor.next];
             cursor.state.apply(event);

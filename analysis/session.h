@@ -15,6 +15,7 @@
 #include "analysis/failures.h"
 #include "analysis/framework.h"
 #include "analysis/quantity.h"
+#include "analysis/seeker.h"
 #include "analysis/state.h"
 #include "analysis/trace.h"
 
@@ -36,6 +37,19 @@ struct OtherProcess {
     Interval charged;
 };
 
+// When the first acquisition from an event on began: it has its number when its call ends. Lower where that
+// is not known exactly, as far behind the event.
+class Begins {
+  public:
+    explicit Begins(const EventLog& events) : events_(&events) {}
+    std::uint64_t operator()(std::size_t index);
+
+  private:
+    const EventLog* events_;
+    std::size_t first_ = 0;
+    std::vector<std::uint64_t> known_;  // of events from first_ on
+};
+
 // The other processes of a session at given moments, by the clock.
 class Neighbours {
   public:
@@ -44,8 +58,8 @@ class Neighbours {
     // Where `from_ns` falls from one call to the next, everything is replayed: dear, so rarely wanted.
     std::vector<OtherProcess> at(ProcessIndex self, const std::string& uuid, std::uint64_t from_ns,
                                  std::uint64_t to_ns);
-    // What processes other than `self` had imported (cuIpcOpenMemHandle) and not closed at the moment of the last
-    // `at`: identities of the exported descriptions.
+    // What processes other than `self` had imported (cuIpcOpenMemHandle) and not closed at the moment of the
+    // last `at`: identities of the exported descriptions.
     std::set<std::uint64_t> imported(ProcessIndex self) const;
 
   private:
@@ -59,7 +73,7 @@ class Neighbours {
         ProcessState state;
         std::size_t next = 0;
         std::vector<int> ordinals;
-        std::vector<std::uint64_t> begins;  // see begins_of
+        Begins begins;
         // Calls that are in `state` already and were under way at the last moment, or came in it: they may
         // still be, or not yet, if that moment was longer.
         std::vector<Call> under_way;
@@ -78,24 +92,27 @@ class Neighbours {
     std::vector<std::vector<Absence>> absent_;  // by process
 };
 
-// Replays all processes up to one failure after the other. The order of `list_failures` is cheap; where a
-// failure's moment lies before the last one's, the process is replayed from its beginning.
+// Replays all processes up to one failure after the other. The order of `list_failures` is cheap; so is any
+// other where `copies` of the state are kept (see StateSeeker), else going back replays a process from its
+// beginning.
 class SessionWalk {
   public:
     // Told of each event of each process once, in the order of its process, with the state after it.
     using Watcher = std::function<void(ProcessIndex, const ProcessState&, const Event&)>;
 
-    explicit SessionWalk(const Trace& trace, Watcher watcher = nullptr);
+    explicit SessionWalk(const Trace& trace, Watcher watcher = nullptr, std::size_t copies = 1);
 
     // Moves to the failure's moment, also back to it: what a framework's allocator gave up is looked at where
     // the driver refused, and other threads may have failed since.
     void advance(const Failure& failure, const FailureSnapshot& snapshot);
-    const ProcessState& failing() const { return own_[current_].state; }
-    const FrameworkState& failing_framework() const { return own_[current_].framework; }
+    const ProcessState& failing() const { return own_[current_].state(); }
+    const FrameworkState& failing_framework() const { return own_[current_].framework(); }
     // Replays the rest of the process, up to its end.
     const ProcessState& at_the_end(ProcessIndex process);
+    // The process before the event of this index.
+    const ProcessState& at(ProcessIndex process, std::size_t index);
     // What its framework's allocator held, as far as the process was replayed.
-    const FrameworkState& framework(ProcessIndex process) const { return own_[process.value].framework; }
+    const FrameworkState& framework(ProcessIndex process) const { return own_[process.value].framework(); }
     // What CUPTI said of the process, beside its calls; found out at the first question.
     const Activity& activity(ProcessIndex process);
     // The other processes at that time on this device; see Neighbours.
@@ -104,18 +121,9 @@ class SessionWalk {
     std::set<std::uint64_t> imported() const;
 
   private:
-    struct Cursor {
-        ProcessState state;
-        FrameworkState framework;
-        std::size_t next = 0;
-        std::size_t watched = 0;  // events that the watcher was told of
-    };
-    void replay(ProcessIndex process, std::size_t end);
-
     const Trace& trace_;
-    Watcher watcher_;
-    std::vector<Cursor> own_;  // read when the process is the failing one: by sequence
-    Neighbours neighbours_;    // read when it is another's neighbour: by time
+    std::vector<StateSeeker> own_;  // read when the process is the failing one: by sequence
+    Neighbours neighbours_;         // read when it is another's neighbour: by time
     std::map<ProcessIndex, Activity> activities_;
     std::size_t current_ = 0;
 };

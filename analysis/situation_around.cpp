@@ -70,9 +70,9 @@ void look_at_trials(Situation& s) {
 
 void look_around(Situation& s, const ProcessState& state) {
     const auto& events = s.trace->events[s.failure.process.value];
-    for (std::size_t i = s.place.before; i-- > 0;) {
+    const bool lost = narrowed(s.losses, Layer::kAddresses).any();
+    for (std::size_t i = lost ? 0 : s.place.before; i-- > 0;) {
         const Event& event = events[i];
-        if (narrowed(s.losses, Layer::kAddresses).any()) break;
         // Whatever is released may give addresses back; a stream that was synchronised, too.
         if (!event.failed() && releases(event.kind)) break;
         if (event.kind == Kind::kReserved && event.result == kOutOfMemory &&

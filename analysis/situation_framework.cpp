@@ -13,10 +13,11 @@ namespace {
 // in a row, and maps them when it has them.
 std::uint64_t taken_just_before(const EventLog& events, std::size_t refused) {
     std::uint64_t bytes = 0;
+    const Event request = events[refused];
     for (std::size_t i = refused; i-- > 0;) {
         const Event& event = events[i];
-        if (event.thread != events[refused].thread || event.has(wire::kByShim)) continue;
-        if (event.kind != Kind::kHandleCreated || event.failed() || event.bytes != events[refused].bytes)
+        if (event.thread != request.thread || event.has(wire::kByShim)) continue;
+        if (event.kind != Kind::kHandleCreated || event.failed() || event.bytes != request.bytes)
             break;
         bytes += std::min(event.bytes.value, UINT64_MAX - bytes);
     }

@@ -33,10 +33,11 @@ std::string why_not_asked(const Situation& s) {
 // on the same thread.
 void ask_the_program(FailureSnapshot& snapshot, const EventLog& events, std::size_t gave_up,
                      std::size_t after) {
+    const std::int32_t thread = events[gave_up].thread;
     for (std::size_t i = gave_up; i-- > 0;) {
         const Event& event = events[i];
         if (i == after) return;
-        if (event.thread != events[gave_up].thread || event.has(wire::kByShim)) continue;
+        if (event.thread != thread || event.has(wire::kByShim)) continue;
         if (event.kind == Kind::kBlockAcquired || event.kind == Kind::kBlockReleased ||
             event.kind == Kind::kBlockRefused)
             return;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "analysis/arrays.h"
+#include "analysis/counts.h"
 #include "analysis/event.h"
 #include "analysis/extent_map.h"
 #include "analysis/foreign.h"
@@ -108,7 +109,8 @@ class ProcessState {
     void release_host(const Event& event);
     void release_address(const Event& event);  // of cuMemFree and cuMemFreeAsync: whatever lies there
     bool release_block(const Event& event);
-    void forget_block_at(const Range& range);
+    void forget_linear_at(const Range& range);
+    void forget_others_at(const Range& range);
     void book_linear(const Range& range, const LinearBlock& block);
     void forget_linear(const Range& range, const LinearBlock& block);
     void destroy_context(ObjectId context);
@@ -162,7 +164,7 @@ class ProcessState {
     HandleTable handles_;
     std::unordered_map<PhysicalId, std::vector<PhysicalId>> bound_to_multicast_;  // by the multicast object
     ExtentMap<LinearBlock> linear_;
-    std::map<int, std::unordered_map<std::uint64_t, std::uint32_t>> small_pages_;  // blocks by page number
+    std::map<int, Counts> small_pages_;  // blocks by page number
     ExtentMap<PoolBlock> pool_blocks_;
     std::map<ObjectId, Pool> pools_;
     std::map<int, ObjectId> bound_;

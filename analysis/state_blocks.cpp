@@ -18,8 +18,12 @@ void ProcessState::acquire_linear(const Event& event) {
     block.context = event.object;
     block.stack = event.stack;
     const Range range = range_of(event.address.value, block.granted);
-    forget_block_at(range);
-    if (linear_.insert(range, block)) book_linear(range, block);
+    if (!linear_.insert(range, block)) {
+        forget_linear_at(range);
+        if (!linear_.insert(range, block)) return forget_others_at(range);
+    }
+    forget_others_at(range);
+    book_linear(range, block);
 }
 
 void ProcessState::book_linear(const Range& range, const LinearBlock& block) {
@@ -36,8 +40,8 @@ void ProcessState::book_linear(const Range& range, const LinearBlock& block) {
         return;
     }
     auto& pages = small_pages_[block.device];
-    for (std::uint64_t at = range.begin / page; at <= (range.end - 1) / page; ++at) {
-        if (pages[at]++ == 0) ++totals.small_pages;
+    for (std::uint64_t at = units_in(range.begin, page); at <= units_in(range.end - 1, page); ++at) {
+        if (pages.add(at) == 1) ++totals.small_pages;
     }
 }
 
@@ -60,21 +64,19 @@ void ProcessState::forget_linear(const Range& range, const LinearBlock& block) {
         return;
     }
     auto& pages = small_pages_[block.device];
-    for (std::uint64_t at = range.begin / page; at <= (range.end - 1) / page; ++at) {
-        const auto found = pages.find(at);
-        if (--found->second != 0) continue;
-        pages.erase(found);
-        --totals.small_pages;
+    for (std::uint64_t at = units_in(range.begin, page); at <= units_in(range.end - 1, page); ++at) {
+        if (pages.remove(at) == 0) --totals.small_pages;
     }
 }
 
 // An acquisition at an address that is not free: whatever was there has been released without a record.
-void ProcessState::forget_block_at(const Range& range) {
-    if (linear_.overlaps(range)) {
-        ++contradictions_.overlapping_acquisitions;
-        linear_.drop_overlapping(range,
-                                 [&](const Range& at, const LinearBlock& gone) { forget_linear(at, gone); });
-    }
+void ProcessState::forget_linear_at(const Range& range) {
+    if (!linear_.overlaps(range)) return;
+    ++contradictions_.overlapping_acquisitions;
+    linear_.drop_overlapping(range,
+                             [&](const Range& at, const LinearBlock& gone) { forget_linear(at, gone); });
+}
+void ProcessState::forget_others_at(const Range& range) {
     if (pool_blocks_.overlaps(range)) {
         ++contradictions_.overlapping_acquisitions;
         pool_blocks_.drop_overlapping(

@@ -24,13 +24,13 @@ inline constexpr std::uint64_t kCheckpointTaken = 2;
 inline constexpr std::uint64_t kCheckpointRestored = 3;
 
 struct LinearBlock {
-    wire::Kind kind = wire::Kind::kLinearAcquired;  // or kPitchAcquired, kManagedAcquired
     std::uint64_t requested = 0;
     std::uint64_t granted = 0;  // pitch * height for kPitchAcquired, otherwise requested
-    int device = kNoDevice;
     ObjectId context;
+    int device = kNoDevice;
     std::uint32_t stack = 0;
-    bool exported = false;  // another process may keep it alive
+    wire::Kind kind = wire::Kind::kLinearAcquired;  // or kPitchAcquired, kManagedAcquired
+    bool exported = false;                          // another process may keep it alive
 };
 
 struct Reservation {
@@ -63,7 +63,7 @@ struct Physical {
     std::uint64_t mapped_bytes = 0;
     bool was_mapped = false;  // at some time
     std::uint32_t stack = 0;
-    ExtentSet touched;  // offsets that copies and memsets wrote
+    RareExtentSet touched;  // offsets that copies and memsets wrote
 };
 
 struct PoolBlock {

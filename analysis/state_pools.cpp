@@ -65,7 +65,8 @@ void ProcessState::acquire_from_pool(const Event& event) {
     block.stack = event.stack;
     block.maybe_captured = event.has(wire::kCaptureUnknown);
     const Range range = range_of(event.address.value, std::max<std::uint64_t>(block.requested, 1));
-    forget_block_at(range);
+    forget_linear_at(range);
+    forget_others_at(range);
     // The pool gave freed memory out again: whatever was pending there is not any more.
     pending_.drop_overlapping(range, [](const Range&, const PendingFree&) {});
     if (!pool_blocks_.insert(range, block)) return;

@@ -136,12 +136,17 @@ void ProcessState::map(const Event& event) {
     }
     const PhysicalId id = named->physical;
     const Range range = range_of(event.address.value, event.bytes.value);
-    if (mappings_.overlaps(range)) {
+    Physical* physical = physical_.find(id);
+    if (physical == nullptr) return;
+    const Mapping mapping{id, range.begin, event.extra, event.stack};
+    if (!mappings_.insert(range, mapping)) {
+        if (!mappings_.overlaps(range)) return;
         ++contradictions_.overlapping_acquisitions;
         unmap(event);
+        // It may have gone with what was there.
+        physical = physical_.find(id);
+        if (physical == nullptr || !mappings_.insert(range, mapping)) return;
     }
-    Physical* physical = physical_.find(id);
-    if (physical == nullptr || !mappings_.insert(range, {id, range.begin, event.extra, event.stack})) return;
     physical->mapped_bytes += range.size();
     physical->was_mapped = true;
     if (physical->on_device) totals_[physical->device].mapped += range.size();

@@ -1,4 +1,4 @@
-// A whole recording in memory: what the readers in analysis/read/ make and everything else in analysis/ works
+// A whole recording: what the readers in analysis/read/ make and everything else in analysis/ works
 // on.
 #pragma once
 

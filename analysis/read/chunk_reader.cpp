@@ -1,53 +1,48 @@
 #include "analysis/read/chunk_reader.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zstd.h>
 
-#include <cerrno>
 #include <cstring>
+#include <new>
 
 namespace fragscope::analysis {
 
-ChunkReader::~ChunkReader() {
-    if (fd_ >= 0) ::close(fd_);
-}
+void Unpacker::Free::operator()(ZSTD_DCtx_s* context) const { ZSTD_freeDCtx(context); }
 
-bool ChunkReader::read_exactly(void* to, std::size_t bytes) {
-    char* position = static_cast<char*>(to);
-    while (bytes > 0) {
-        const ssize_t n = ::read(fd_, position, bytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            if (n == 0) errno = 0;
-            return false;
-        }
-        position += n;
-        bytes -= static_cast<std::size_t>(n);
+std::string Unpacker::read(const FileBytes& file, std::uint64_t offset, const trace::ChunkHeader& header) {
+    const std::size_t stored = header.stored_bytes;
+    const std::size_t raw = header.raw_bytes;
+    stored_.resize(stored);
+    if (std::string wrong = file.read_at(offset + sizeof header, stored_.data(), stored); !wrong.empty())
+        return wrong;
+    if (header.checksum != trace::chunk_checksum(header, stored_))
+        return fmt::format("the chunk of {} bytes does not match its checksum", stored);
+    raw_.resize(raw);
+    if (stored == raw) {
+        if (raw != 0) std::memcpy(raw_.data(), stored_.data(), raw);
+        return "";
     }
-    return true;
+    if (context_ == nullptr) context_.reset(ZSTD_createDCtx());
+    if (context_ == nullptr) throw std::bad_alloc();
+    const std::size_t unpacked =
+        ZSTD_decompressDCtx(context_.get(), raw_.data(), raw, stored_.data(), stored);
+    if (ZSTD_isError(unpacked) != 0)
+        return fmt::format("the chunk does not unpack: {}", ZSTD_getErrorName(unpacked));
+    if (unpacked != raw) return fmt::format("the chunk unpacks to {} bytes, expected {}", unpacked, raw);
+    return "";
 }
 
 std::string ChunkReader::open(const std::string& path) {
-    // O_NONBLOCK: opening a pipe that nobody writes to must not wait for ever.
-    fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd_ < 0) return fmt::format("cannot read {}: {}", path, std::strerror(errno));
-    struct stat status {};
-    if (::fstat(fd_, &status) != 0) return fmt::format("cannot read {}: {}", path, std::strerror(errno));
-    if (S_ISDIR(status.st_mode))
-        return fmt::format("cannot read {}: it is a directory, not a trace file", path);
-    if (!S_ISREG(status.st_mode)) return fmt::format("cannot read {}: it is not a regular file", path);
-    size_ = static_cast<std::uint64_t>(status.st_size);
-    if (size_ == 0) return fmt::format("{} is empty, not a Fragscope trace", path);
-
+    file_ = std::make_shared<FileBytes>();
+    if (std::string wrong = file_->open(path); !wrong.empty()) return wrong;
+    const std::uint64_t size = file_->size();
+    if (size == 0) return fmt::format("{} is empty, not a Fragscope trace", path);
     trace::FileHeader header{};
-    if (size_ < sizeof header)
-        return fmt::format("{} is not a Fragscope trace: it has only {} bytes", path, size_);
-    if (!read_exactly(&header, sizeof header))
-        return fmt::format("cannot read {}: {}", path,
-                           errno != 0 ? std::strerror(errno) : "it became shorter");
+    if (size < sizeof header)
+        return fmt::format("{} is not a Fragscope trace: it has only {} bytes", path, size);
+    if (const std::string wrong = file_->read_at(0, &header, sizeof header); !wrong.empty())
+        return fmt::format("cannot read {}: {}", path, wrong);
     if (std::memcmp(header.magic, trace::kFileMagic, sizeof header.magic) != 0)
         return fmt::format("{} is not a Fragscope trace: its first 8 bytes are not a trace's", path);
     if (header.checksum != trace::file_checksum(header))
@@ -70,14 +65,12 @@ ChunkReader::Next ChunkReader::fail(std::string what) {
 
 ChunkReader::Next ChunkReader::next() {
     chunk_start_ = offset_;
-    const std::uint64_t left = size_ - offset_;
+    const std::uint64_t left = file_->size() - offset_;
     if (left == 0) return Next::kAtEnd;
     if (left < sizeof header_)
         return fail(fmt::format("expected a chunk header of {} bytes, found only {}", sizeof header_, left));
-    const auto unreadable = [&] {
-        return fail(errno != 0 ? std::strerror(errno) : "the file became shorter while it was read");
-    };
-    if (!read_exactly(&header_, sizeof header_)) return unreadable();
+    if (std::string wrong = file_->read_at(offset_, &header_, sizeof header_); !wrong.empty())
+        return fail(std::move(wrong));
     if (header_.magic != trace::kChunkMagic)
         return fail(fmt::format("expected the start of a chunk, found {:#010x}", header_.magic));
     if (header_.version == 0 || header_.version > trace::kFormatVersion)
@@ -97,28 +90,31 @@ ChunkReader::Next ChunkReader::next() {
             fmt::format("a chunk of {} bytes that unpacks to {}, which no writer makes", stored, raw));
     if (header_.number != number_)
         return fail(fmt::format("chunk number {}, expected {}", header_.number, number_));
-    stored_.resize(stored);
-    if (!read_exactly(stored_.data(), stored)) return unreadable();
-    if (header_.checksum != trace::chunk_checksum(header_, stored_))
-        return fail(fmt::format("the chunk of {} bytes does not match its checksum", stored));
+    if (std::string wrong = unpacker_.read(*file_, offset_, header_); !wrong.empty())
+        return fail(std::move(wrong));
+    const Next out = take_content();
+    if (out == Next::kProblem) return out;
+    offset_ += sizeof header_ + stored;
+    ++number_;
+    return out;
+}
 
-    raw_.resize(raw);
-    if (stored == raw) {
-        if (raw != 0) std::memcpy(raw_.data(), stored_.data(), raw);
-    } else {
-        const std::size_t unpacked = ZSTD_decompress(raw_.data(), raw, stored_.data(), stored);
-        if (ZSTD_isError(unpacked) != 0)
-            return fail(fmt::format("the chunk does not unpack: {}", ZSTD_getErrorName(unpacked)));
-        if (unpacked != raw)
-            return fail(fmt::format("the chunk unpacks to {} bytes, expected {}", unpacked, raw));
-    }
-    if (!chunk_.ParseFromArray(raw_.data(), static_cast<int>(raw)))
-        return fail("the chunk's content is not a trace message");
+const trace::Chunk& ChunkReader::chunk() {
+    const PaddedBytes& raw = unpacker_.raw();
+    if (!parsed_) parsed_ = chunk_.ParseFromArray(raw.data(), static_cast<int>(raw.size()));
+    return chunk_;
+}
+
+ChunkReader::Next ChunkReader::take_content() {
+    PaddedBytes& raw = unpacker_.raw();
+    parsed_ = false;
+    if (header_.kind == trace::ChunkKind::kEvents && take_apart(raw, events_) == Taken::kDone)
+        return Next::kEvents;
+    parsed_ = chunk_.ParseFromArray(raw.data(), static_cast<int>(raw.size()));
+    if (!parsed_) return fail("the chunk's content is not a trace message");
     if (static_cast<int>(chunk_.body_case()) != static_cast<int>(header_.kind))
         return fail(fmt::format("a chunk of kind {} holds a message of kind {}",
                                 static_cast<unsigned>(header_.kind), static_cast<int>(chunk_.body_case())));
-    offset_ += sizeof header_ + stored;
-    ++number_;
     return Next::kChunk;
 }
 

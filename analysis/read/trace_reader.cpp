@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <new>
+#include <utility>
 
 #include "analysis/read/batch_decoder.h"
 #include "analysis/read/chunk_reader.h"
+#include "analysis/read/event_index.h"
 
 namespace fragscope::analysis {
 
@@ -58,20 +61,13 @@ std::string take_names(const trace::Names& chunk, ProcessNames& names) {
     return "";
 }
 
-void sort_by_sequence(std::vector<Event>& events) {
-    const auto earlier = [](const Event& a, const Event& b) { return a.sequence < b.sequence; };
-    if (!std::is_sorted(events.begin(), events.end(), earlier))
-        std::stable_sort(events.begin(), events.end(), earlier);
-}
-
 class Assembly {
   public:
-    explicit Assembly(Trace& trace) : trace_(trace), names_(trace.functions) {}
+    explicit Assembly(Trace& trace) : trace_(trace) {}
 
-    // Empty: taken. Else what is wrong with the chunk.
-    std::string take(const trace::Chunk& chunk, std::uint64_t stored_bytes) {
-        if (ended_) return "more chunks behind the end of the session";
-        if (!started_ && !chunk.has_session()) return "expected the session's description as first chunk";
+    // Empty: taken. Else what is wrong with the chunk. The same of a chunk of events.
+    std::string take(const trace::Chunk& chunk) {
+        if (std::string wrong = misplaced(chunk.has_session()); !wrong.empty()) return wrong;
         switch (chunk.body_case()) {
             case trace::Chunk::kSession:
                 if (started_) return "a second description of the session";
@@ -82,11 +78,8 @@ class Assembly {
                 if (std::string wrong = make_room(chunk.process().index()); !wrong.empty()) return wrong;
                 merge_process(trace_.processes[chunk.process().index()], chunk.process());
                 return "";
-            case trace::Chunk::kEvents: {
-                if (std::string wrong = make_room(chunk.events().process()); !wrong.empty()) return wrong;
-                return decode_batch(chunk.events(), trace::max_events_of_stored(stored_bytes), names_,
-                                    events_[chunk.events().process()]);
-            }
+            case trace::Chunk::kEvents:
+                break;  // the reader takes them apart itself
             case trace::Chunk::kLoss:
                 if (std::string wrong = make_room(chunk.loss().process()); !wrong.empty()) return wrong;
                 trace_.losses[chunk.loss().process()] = chunk.loss();
@@ -106,19 +99,31 @@ class Assembly {
         }
         return "an empty chunk";
     }
-    // The events, in order; nothing can be taken after it.
-    std::vector<EventLog> take_events() {
-        std::vector<EventLog> out;
-        for (std::vector<Event>& events : events_) {
-            sort_by_sequence(events);
-            out.emplace_back(std::move(events));
-        }
-        return out;
+    std::string take(const BatchColumns& batch, const trace::ChunkHeader& header, std::uint64_t offset) {
+        if (std::string wrong = misplaced(false); !wrong.empty()) return wrong;
+        if (std::string wrong = make_room(batch.process); !wrong.empty()) return wrong;
+        BatchPlace place{offset, header.checksum, {}};
+        const std::uint64_t max_events = trace::max_events_of_stored(header.stored_bytes);
+        if (std::string wrong = check_batch(batch, max_events, &place.facts); !wrong.empty()) return wrong;
+        for (const std::string_view name : batch.functions) names_.intern(name);
+        batches_[batch.process].push_back(std::move(place));
+        return "";
+    }
+    // Nothing can be taken after it.
+    void finish(std::shared_ptr<const FileBytes> file) {
+        trace_.functions = names_.list();
+        const auto events = std::make_shared<EventFile>(std::move(file), std::move(names_), batches_.size());
+        for (std::vector<BatchPlace>& batches : batches_)
+            trace_.events.emplace_back(source_of(events, std::move(batches)));
     }
     bool started() const { return started_; }
     bool ended() const { return ended_; }
 
   private:
+    std::string misplaced(bool is_session) const {
+        if (ended_) return "more chunks behind the end of the session";
+        return started_ || is_session ? "" : "expected the session's description as first chunk";
+    }
     std::string make_room(std::uint32_t process) {
         if (process >= trace::kMaxProcesses)
             return fmt::format("process {}, expected less than {}", process, trace::kMaxProcesses);
@@ -126,7 +131,7 @@ class Assembly {
             const auto index = static_cast<std::uint32_t>(trace_.processes.size());
             trace_.processes.emplace_back().set_index(index);
             trace_.losses.emplace_back().set_process(index);
-            events_.emplace_back();
+            batches_.emplace_back();
             trace_.names.emplace_back();
         }
         return "";
@@ -134,7 +139,7 @@ class Assembly {
 
     Trace& trace_;
     FunctionNames names_;
-    std::vector<std::vector<Event>> events_;  // by process
+    std::vector<std::vector<BatchPlace>> batches_;  // by process, as they come in the file
     bool started_ = false;
     bool ended_ = false;
 };
@@ -148,8 +153,11 @@ ReadResult read_whole(const std::string& path) {
     Assembly assembly(trace);
     for (;;) {
         const ChunkReader::Next next = reader.next();
-        if (next == ChunkReader::Next::kChunk) {
-            const std::string wrong = assembly.take(reader.chunk(), reader.header().stored_bytes);
+        if (next == ChunkReader::Next::kChunk || next == ChunkReader::Next::kEvents) {
+            const std::string wrong =
+                next == ChunkReader::Next::kChunk
+                    ? assembly.take(reader.chunk())
+                    : assembly.take(reader.events(), reader.header(), reader.chunk_offset());
             if (wrong.empty()) {
                 trace.file.readable_bytes = reader.offset();
                 continue;
@@ -168,7 +176,7 @@ ReadResult read_whole(const std::string& path) {
         return {std::nullopt, fmt::format("{} is damaged where it begins, so nothing of it can be read: {}",
                                           path, trace.file.problem)};
     trace.file.cut_off = !assembly.ended();
-    trace.events = assembly.take_events();
+    assembly.finish(reader.file());
     return result;
 }
 
@@ -179,6 +187,8 @@ ReadResult read_trace(const std::string& path) {
         return read_whole(path);
     } catch (const std::bad_alloc&) {
         return {std::nullopt, fmt::format("cannot read {}: its events do not fit into memory", path)};
+    } catch (const EventsLost& lost) {
+        return {std::nullopt, lost.what()};
     }
 }
 

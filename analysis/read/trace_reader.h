@@ -1,6 +1,7 @@
-// Reads a trace file into memory. The file is hostile: every length, index and column is checked against the
-// limits in proto/chunk.h before it is used, and no field can make the reader hold more than a stated
-// multiple of the file's size.
+// Opens a trace file. The file is hostile: every length, index and column is checked against the limits in
+// proto/chunk.h before it is used, and no field can make the reader hold more than a stated multiple of the
+// file's size. All of it is checked at once; the events are decoded when they are asked for, and only an
+// index of them is held (event_index.h).
 #pragma once
 
 #include <optional>

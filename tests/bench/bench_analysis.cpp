@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "analysis/extent_map.h"
+#include "analysis/seeker.h"
 #include "analysis/state.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/workload.h"
@@ -63,6 +64,24 @@ double replay_speed(const std::vector<analysis::Event>& events) {
     const std::uint64_t spent = monotonic_ns() - begin;
     keep(state.totals(0).linear_requested);
     return millions_per_second(events.size(), spent);
+}
+
+// States at random moments of the log, asked for in no order: how often a second that can be answered.
+double seek_speed(const analysis::Trace& trace, std::size_t copies) {
+    analysis::StateSeeker seeker(trace, {0}, nullptr, copies);
+    seeker.move_to(trace.events[0].size());
+    constexpr std::uint64_t kMoments = 20;
+    std::uint64_t moment = 1;
+    std::uint64_t sum = 0;
+    const std::uint64_t begin = monotonic_ns();
+    for (std::uint64_t i = 0; i < kMoments; ++i) {
+        moment = moment * 6364136223846793005 + 1442695040888963407;
+        seeker.move_to((moment >> 33) % trace.events[0].size());
+        sum += seeker.state().totals(0).linear_requested;
+    }
+    const std::uint64_t spent = monotonic_ns() - begin;
+    keep(sum);
+    return static_cast<double>(kMoments) * 1e9 / static_cast<double>(spent);
 }
 
 // One acquisition (true) or release of a range, as the extent structures see it.
@@ -255,6 +274,9 @@ int main(int argc, char** argv) {
     const std::vector<analysis::Event> pages = events_of(virtual_pages(events, 3));
     const std::vector<Step> pool_steps = steps_of(pool);
     const std::vector<Step> page_steps = steps_of(pages);
+    analysis::Trace sought;
+    sought.processes.emplace_back();
+    sought.events.emplace_back(pool);
     const std::vector<double> speeds =
         interleaved_medians({{"", [&] { return replay_speed(pool); }},
                              {"", [&] { return replay_speed(repeating); }},
@@ -262,7 +284,9 @@ int main(int argc, char** argv) {
                              {"", [&] { return extent_set_speed(pool_steps); }},
                              {"", [&] { return map_and_multiset_speed(pool_steps); }},
                              {"", [&] { return extent_set_speed(page_steps); }},
-                             {"", [&] { return map_and_multiset_speed(page_steps); }}},
+                             {"", [&] { return map_and_multiset_speed(page_steps); }},
+                             {"", [&] { return seek_speed(sought, analysis::StateSeeker::kCopies); }},
+                             {"", [&] { return seek_speed(sought, 1); }}},
                             rounds);
     lines.push_back(
         {"replay, random pool", speeds[0], "M/s", kAimPool, "whole memory state after every event"});
@@ -274,6 +298,8 @@ int main(int argc, char** argv) {
     lines.push_back(
         {"largest unused extent, virtual pages", speeds[5], "M/s", kAimVirtual, "analysis/extent_map.h"});
     lines.push_back({"  std::map + multiset", speeds[6], "M/s", "", "for comparison"});
+    lines.push_back({"states at random moments", speeds[7], "1/s", "", "analysis/seeker.h"});
+    lines.push_back({"  replayed from the beginning", speeds[8], "1/s", "", "for comparison"});
     lines.insert(lines.end(), explain_lines.begin(), explain_lines.end());
     print("bench_analysis",
           fmt::format("{} events, median of {} interleaved rounds, one core", events, rounds), lines);
