@@ -41,8 +41,7 @@ Scenario three_runs() {
     out.id = "runs";
     out.device.capacity = Interval::exactly(8 * kGiB);
     out.device.contiguity_required = true;
-    out.allocated = Interval::exactly(8 * kGiB - 1027 * kMiB);
-    out.allocations = 1;
+    out.allocations = {Interval::exactly(8 * kGiB - 1027 * kMiB)};
     out.free_runs = {Interval::exactly(512 * kMiB), Interval::exactly(512 * kMiB), Interval::exactly(3 * kMiB)};
     out.request.kind = ScenarioRequest::Kind::kDriver;
     out.request.bytes = Interval::exactly(kGiB);
