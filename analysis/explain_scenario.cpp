@@ -11,7 +11,12 @@ report::Explanation explain_scenario(const Scenario& scenario) {
     out.set_id(scenario.id);
     out.mutable_scenario()->set_title(scenario.title);
     for (const std::string& name : situation.inexact) out.mutable_scenario()->add_inexact(name);
-    out.mutable_health()->set_complete(true);
+    out.mutable_health()->set_complete(scenario.not_used.empty());
+    for (const std::string& member : scenario.not_used) {
+        out.mutable_health()->add_warnings(
+            "The scenario's member " + member +
+            " is none of the format, or of no meaning there: the answer is one without it.");
+    }
     const RequestFacts& facts = situation.request;
     const Scope scope = situation.physical.in_domain(facts.domain);
     report::Request& request = *out.mutable_request();

@@ -10,7 +10,7 @@ const LimitFacts& facts_of(LimitKind kind) {
     static constexpr std::array<LimitFacts, 10> kFacts = {{
         {LimitKind::kPoolMaximum, "pool_maximum", Verdict::other_constraint, "the maximum size of the pool",
          "CUmemPoolProps::maxSize of cuMemPoolCreate"},
-        {LimitKind::kProcessFraction, "process_fraction", Verdict::other_constraint,
+        {LimitKind::kProcessFraction, "process_fraction", Verdict::commitment_limit,
          "the share of the device that the framework's allocator may reserve",
          "torch.cuda.set_per_process_memory_fraction"},
         {LimitKind::kAllocatorLimit, "allocator_limit", Verdict::commitment_limit,

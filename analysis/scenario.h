@@ -91,7 +91,8 @@ struct Scenario {
     std::optional<std::vector<Interval>> free_runs;  // physical, contiguous, held by nobody
     std::vector<ScenarioSegment> segments;
     ScenarioRequest request;
-    std::string expected_cause;  // what its writer concluded; never part of the analysis
+    std::vector<std::string> not_used;        // members of its text that the format does not have, with their places
+    std::string expected_cause;       // what its writer concluded; never part of the analysis
     std::string expected_constraint;
 };
 

@@ -33,6 +33,7 @@ struct Counts {
     std::uint64_t expecting = 0;
     std::uint64_t different = 0;
     std::uint64_t unreadable = 0;
+    std::uint64_t incomplete = 0;  // explained without a member that the format does not have
 };
 
 std::string summary(const Counts& counts, bool check) {
@@ -67,6 +68,7 @@ int explain_scenarios(const ScenarioOptions& options) {
         explanation.mutable_scenario()->set_file(options.file);
         explanation.mutable_scenario()->set_line(line.number);
         ++counts.explained;
+        if (status_of(explanation.health()) != kDone) ++counts.incomplete;
         if (explanation.verdict().cause() == report::Verdict::undetermined) ++counts.undetermined;
         if (options.check && !line.text.scenario->expected_cause.empty()) {
             ++counts.expecting;
@@ -93,7 +95,8 @@ int explain_scenarios(const ScenarioOptions& options) {
         return kCannot;
     }
     if (!options.json && !write_answer("\n" + summary(counts, options.check) + "\n")) return kCannot;
-    return counts.unreadable != 0 || counts.different != 0 ? kCannot : kDone;
+    if (counts.unreadable != 0 || counts.different != 0) return kCannot;
+    return counts.incomplete != 0 ? kIncompleteTrace : kDone;
 }
 
 }  // namespace fragscope::tools

@@ -88,10 +88,8 @@ ScenarioObject::~ScenarioObject() {
     for (std::size_t i = 0; i < read_.size(); ++i) {
         if (read_[i]) continue;
         const JsonMember& member = value_.members[i];
-        problem_.say(fmt::format("column {}{}{}: expected no member {}: it is none of this format",
-                                 member.value.column, place_.empty() ? "" : ", ", place_,
-                                 quoted_text(member.name)));
-        return;
+        problem_.not_used(fmt::format("{}{}{} (column {})", place_, place_.empty() ? "" : ".",
+                                      quoted_text(member.name), member.value.column));
     }
 }
 

@@ -1,5 +1,5 @@
-// Members of one JSON object of a scenario, read by name: every one that is not read is a problem, and the
-// first problem of a line is the one that is told.
+// Members of one JSON object of a scenario, read by name. Those that nobody reads are told: the answer is one
+// without them. The first problem of a line is the one that is told.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace fragscope::analysis {
 
-// The first problem of a line.
+// The first problem of a line, and what of it was not used.
 class ScenarioProblem {
   public:
     void say(std::string sentence) {
@@ -21,16 +21,19 @@ class ScenarioProblem {
     }
     bool found() const { return !sentence_.empty(); }
     const std::string& sentence() const { return sentence_; }
+    void not_used(std::string member) { not_used_.push_back(std::move(member)); }
+    std::vector<std::string> take_not_used() { return std::move(not_used_); }
 
   private:
     std::string sentence_;
+    std::vector<std::string> not_used_;
 };
 
 class ScenarioObject {
   public:
     // `value` and `problem` outlive it. A value that is no object is a problem.
     ScenarioObject(const JsonValue& value, std::string place, ScenarioProblem& problem);
-    // Says which members nobody asked for.
+    // Says which members nobody read.
     ~ScenarioObject();
     ScenarioObject(const ScenarioObject&) = delete;
     ScenarioObject& operator=(const ScenarioObject&) = delete;

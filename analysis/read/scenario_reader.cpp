@@ -363,6 +363,7 @@ ScenarioText read_scenario(std::string_view line) {
         }
     }
     if (problem.found()) return {std::nullopt, problem.sentence()};
+    out.not_used = problem.take_not_used();
     if (std::string what = impossible(out); !what.empty()) return {std::nullopt, std::move(what)};
     return {std::move(out), ""};
 }

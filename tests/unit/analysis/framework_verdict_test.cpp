@@ -160,7 +160,7 @@ TEST_CASE("it gave up without asking the driver, which had the memory: a limit o
     p.call(Kind::kDeviceMemory, 5 * kGiB, 8 * kGiB, kContext);
     torch.give_up(kGiB);
     const auto e = explained(session);
-    CHECK(e.verdict().cause() == Verdict::other_constraint);
+    CHECK(e.verdict().cause() == Verdict::commitment_limit);
     CHECK(e.verdict().constraint() == "process_fraction");
     CHECK(e.verdict().removed(0) == "with_process_fraction_lifted");
     CHECK(row(e, "with_process_fraction_lifted").outcome() == Counterfactual::fits);
