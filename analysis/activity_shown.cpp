@@ -167,9 +167,7 @@ std::vector<std::string> unseen_in_words(const Activity& activity) {
     if (activity.dropped != 0) {
         out.push_back(
             fmt::format("CUPTI dropped {} of its records, or gave no time for them: what it alone told of may "
-                        "have been released, and "
-                        "more may have "
-                        "gone past the recording.",
+                        "have been released, and more may have gone past the recording.",
                         activity.dropped));
     }
     return out;

@@ -51,6 +51,11 @@ def main(build, cases):
         assert done.returncode == 1, done.returncode
         assert len(done.stdout.splitlines()) == 2
         assert f"fragscope: {file}, line 2, column" in done.stderr and "events[0].capacity" in done.stderr, done.stderr
+        # A member that the format does not have: the answer is one without it, and says so.
+        file.write_text(lines[0].replace('"op": "device"', '"op": "device", "colour": 1') + "\n")
+        done = explain(build, "--scenario", file, "--json")
+        assert done.returncode == 3, done.returncode
+        assert "colour" in json.loads(done.stdout)["health"]["warnings"][0], done.stdout
         # Another conclusion than a line expects matters only where that was asked for.
         file.write_text(lines[0].replace("capacity_exhaustion", "internal_fragmentation") + "\n")
         assert explain(build, "--scenario", file).returncode == 0

@@ -12,6 +12,8 @@
 #include "analysis/explain_scenario.h"
 #include "analysis/read/json.h"
 #include "analysis/read/scenario_reader.h"
+#include "tests/unit/analysis/audits.h"
+#include "tests/unit/words/unqualified.h"
 #include "tools/words_explain.h"
 #include "tools/words_json.h"
 
@@ -80,7 +82,10 @@ void check_coherent(const report::Explanation& e) {
     // Every text can be written, in words and as JSON.
     tools::Style style;
     CHECK_FALSE(tools::render_explanation(e, style).empty());
-    CHECK(tools::json_line(e));
+    REQUIRE(tools::json_line(e));
+    CHECK(unqualified_free(*tools::json_line(e)).empty());
+    test::check_audit(e);
+    test::check_domains(e.domains());
 }
 
 // What the line expects of single rows of the table.
