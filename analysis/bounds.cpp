@@ -327,10 +327,11 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
     segmented.witnessed(seen.pieces_together, true);
     if (s.framework && s.framework->gave_up) {
         // Its pieces may come out of the allocator's gaps as well.
-        const auto kept = s.framework->agrees ? s.framework->cached.high() : std::nullopt;
+        std::optional<std::uint64_t> together;
+        if (free && s.framework->agrees && s.framework->cached.high())
+            together = *free + std::min(s.framework->cached.high().value_or(0), UINT64_MAX - *free);
         segmented.at_most(
-            free && kept ? std::optional(*free + std::min(*kept, UINT64_MAX - *free)) : std::nullopt,
-            "device-free memory and what the framework's allocator keeps",
+            together, "device-free memory and what the framework's allocator keeps",
             said + "; and what lies in its segments and in no block");
     } else {
         segmented.at_most(free, sum, said);

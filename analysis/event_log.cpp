@@ -1,5 +1,7 @@
 #include "analysis/event_log.h"
 
+#include "analysis/kinds.h"
+
 namespace fragscope::analysis {
 
 EventLog::EventLog(std::shared_ptr<const EventSource> source) : source_(std::move(source)) {
@@ -48,15 +50,15 @@ bool EventLog::holds(const Kinds& kinds) const {
                        [&](const BlockFacts& block) { return (block.kinds & kinds).any(); });
 }
 
-std::uint64_t EventLog::earliest_ns(std::size_t from) const {
+std::uint64_t EventLog::earliest_acquired_ns(std::size_t from) const {
     std::uint64_t earliest = UINT64_MAX;
     if (from >= size()) return earliest;
     if (source_ == nullptr) {
         for (const Event& event : std::span(events_).subspan(from))
-            earliest = std::min(earliest, event.start.value);
+            if (acquires(event.kind)) earliest = std::min(earliest, event.start.value);
     } else {
         for (const BlockFacts& block : source_->blocks().subspan(block_of(from)))
-            earliest = std::min(earliest, block.earliest_ns);
+            earliest = std::min(earliest, block.earliest_acquired_ns);
     }
     return earliest;
 }

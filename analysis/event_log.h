@@ -44,7 +44,7 @@ struct BlockFacts {
     Kinds kinds;
     std::uint16_t flags = 0;        // wire::Flag, of all of them together
     bool failures = false;          // something that failed is among them, as for_each_failed has it
-    std::uint64_t earliest_ns = 0;  // start of a call
+    std::uint64_t earliest_acquired_ns = UINT64_MAX;  // start of a call that takes memory (acquires of kinds.h)
     std::uint64_t latest_ns = 0;    // end of a call
 };
 
@@ -171,8 +171,9 @@ class EventLog {
         }
         return none;
     }
-    // No event from `from` on has a start before it; UINT64_MAX if there is none.
-    std::uint64_t earliest_ns(std::size_t from) const;
+    // No call from `from` on that takes memory has a start before it; UINT64_MAX if there is none. Exact where
+    // `from` begins a block of whole batches.
+    std::uint64_t earliest_acquired_ns(std::size_t from) const;
     // Whether any event of these kinds is there.
     bool holds(const Kinds& kinds) const;
     // The latest end of a call, 0 if there is none.

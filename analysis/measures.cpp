@@ -98,7 +98,7 @@ report::Measures measures_of(const Situation& s) {
         const auto peak = [&](Definition definition, std::uint64_t bytes, const char* what) {
             return own.peaks_known
                        ? Quantity::derived(definition, bytes, run, what)
-                       : Quantity::unknown(definition, run, std::string(what) + ": its books are not whole");
+                       : Quantity::unknown(definition, run, fmt::format("{}: its books are not whole", what));
         };
         *out.add_others() = peaks_measure(
             own.scope.domain,
@@ -154,7 +154,7 @@ report::MeasuresAtPeak measures_at_peak(const Trace& trace, ProcessIndex process
     const char* what = "linear memory, physical handles, stream-ordered allocations and arrays, as requested";
     *out.mutable_held() = (held.exact() ? Quantity::derived(Q::live, *held.low, s.physical, what)
                                         : Quantity::bounded(Q::live, held, s.physical,
-                                                            std::string(what) + "; records are missing"))
+                                                            fmt::format("{}; records are missing", what)))
                               .message();
     // Without a device the request draws on nothing physical: of that the driver was not asked here.
     for (const report::Domain& domain : domains_of(s)) *out.add_domains() = domain;

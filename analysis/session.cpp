@@ -149,7 +149,7 @@ std::uint64_t Begins::operator()(std::size_t index) {
     const EventLog::Run run = events_->run(index, events_->size());
     first_ = index;
     known_.resize(run.events.size());
-    std::uint64_t first = events_->earliest_ns(index + run.events.size());
+    std::uint64_t first = events_->earliest_acquired_ns(index + run.events.size());
     for (std::size_t i = known_.size(); i-- > 0;) {
         if (acquires(run.events[i].kind)) first = std::min(first, run.events[i].start.value);
         known_[i] = first;

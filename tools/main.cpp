@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -89,6 +90,9 @@ int main(int argc, char** argv) {
         if (std::strcmp(name, command.name) != 0) continue;
         try {
             return command.run(argc - 1, argv + 1);
+        } catch (const std::bad_alloc&) {
+            complain(fmt::format("{}: what it needs does not fit into memory", command.name));
+            return kCannot;
         } catch (const std::exception& e) {
             complain(fmt::format("{}: {}", command.name, e.what()));
             return kCannot;

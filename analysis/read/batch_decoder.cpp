@@ -6,6 +6,7 @@
 #include <array>
 #include <span>
 
+#include "analysis/kinds.h"
 #include "analysis/read/varint.h"
 #include "proto/chunk.h"
 #include "proto/trace.pb.h"
@@ -104,7 +105,6 @@ std::string check_shape(const BatchColumns& b, std::uint64_t max_events) {
 
 void note_facts(const BatchColumns& b, BlockFacts& block) {
     block.count = b.count;
-    block.earliest_ns = UINT64_MAX;
     Numbers<std::uint32_t> kinds(column(b, EventBatch::kKindFieldNumber));
     Numbers<std::uint32_t> results(column(b, EventBatch::kResultFieldNumber));
     Sums starts(column(b, EventBatch::kStartNsFieldNumber));
@@ -115,7 +115,8 @@ void note_facts(const BatchColumns& b, BlockFacts& block) {
         const std::uint32_t kind = kinds.next();
         (kind < 64 ? low_kinds : high_kinds) |= std::uint64_t{1} << (kind & 63);
         const std::uint64_t start = starts.next();
-        block.earliest_ns = std::min(block.earliest_ns, start);
+        if (acquires(static_cast<wire::Kind>(kind)))
+            block.earliest_acquired_ns = std::min(block.earliest_acquired_ns, start);
         block.latest_ns = std::max(block.latest_ns, start + durations.next());
     }
     static_assert(Kinds().size() <= 128);

@@ -63,12 +63,11 @@ void FileSource::add_blocks() {
 
 void FileSource::add_slice(const Slice& slice) {
     const BlockFacts& facts = batches_[slice.batch].facts.block;
-    if (open_.count == 0) open_.earliest_ns = UINT64_MAX;
     open_.count += slice.to - slice.from;
     open_.kinds |= facts.kinds;
     open_.flags = static_cast<std::uint16_t>(open_.flags | facts.flags);
     open_.failures |= facts.failures;
-    open_.earliest_ns = std::min(open_.earliest_ns, facts.earliest_ns);
+    open_.earliest_acquired_ns = std::min(open_.earliest_acquired_ns, facts.earliest_acquired_ns);
     open_.latest_ns = std::max(open_.latest_ns, facts.latest_ns);
     slices_.push_back(slice);
 }
@@ -111,16 +110,18 @@ void FileSource::add_large_group(std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
         const std::vector<std::uint64_t> sequences = sequences_of(file_->read(batches_[i]));
         std::size_t from = 0;
-        for (std::size_t block = 0; block < by_block.size() && from < sequences.size(); ++block) {
+        while (from < sequences.size()) {
+            // Of many blocks a batch lies in few: the block of its next event is looked up.
+            const auto block = static_cast<std::size_t>(
+                std::upper_bound(cuts.begin(), cuts.end(), sequences[from]) - cuts.begin());
             std::size_t to = sequences.size();
             if (block < cuts.size()) {
                 const auto behind = std::lower_bound(sequences.begin(), sequences.end(), cuts[block]);
                 to = static_cast<std::size_t>(behind - sequences.begin());
             }
-            if (from < to)
-                by_block[block].push_back({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(from),
-                                           static_cast<std::uint32_t>(to)});
-            from = std::max(from, to);
+            by_block[block].push_back(
+                {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to)});
+            from = to;
         }
     }
     for (const std::vector<Slice>& slices : by_block) {

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <random>
 
+#include "analysis/kinds.h"
 #include "analysis/read/varint.h"
 #include "tests/unit/trace/trace_file.h"
 
@@ -187,8 +188,9 @@ TEST_CASE("searches find what a walk over all events finds") {
                       (behind == marks.begin() ? SIZE_MAX : *(behind - 1)));
                 const std::size_t from = random() % rows.size();
                 std::uint64_t earliest = UINT64_MAX;
-                for (std::size_t k = from; k < rows.size(); ++k) earliest = std::min(earliest, rows[k].start);
-                CHECK(log->earliest_ns(from) <= earliest);
+                for (std::size_t k = from; k < rows.size(); ++k)
+                    if (analysis::acquires(rows[k].kind)) earliest = std::min(earliest, rows[k].start);
+                CHECK(log->earliest_acquired_ns(from) <= earliest);
                 log->for_each_of(mark, from, rows.size(), note);
                 CHECK(std::exchange(found, {}) ==
                       std::vector(std::lower_bound(marks.begin(), marks.end(), from), marks.end()));
