@@ -180,7 +180,10 @@ TEST_CASE("commitment headroom is known where a limit is: the pool's maximum les
 TEST_CASE("physical runs are measured where somebody states them, and their ratio where it is exact") {
     Situation s = by_hand();
     s.request.device = 0;
-    s.runs = PhysicalRuns{3, Interval::exactly(12 * kMiB), Interval::exactly(8 * kMiB)};
+    s.runs = PhysicalRuns{};
+    s.runs->count = 3;
+    s.runs->sum = Interval::exactly(12 * kMiB);
+    s.runs->largest = Interval::exactly(8 * kMiB);
     const report::Domain exact = domains_of(s)[0];
     CHECK(exact.name() == "physical");
     CHECK(exact.free_extents() == 3);

@@ -83,7 +83,11 @@ void check_coherent(const report::Explanation& e) {
     tools::Style style;
     CHECK_FALSE(tools::render_explanation(e, style).empty());
     REQUIRE(tools::json_line(e));
-    CHECK(unqualified_free(*tools::json_line(e)).empty());
+    report::Explanation ours = e;
+    // In the words of who wrote the scenario.
+    ours.clear_id();
+    ours.mutable_scenario()->clear_title();
+    CHECK(unqualified_free(*tools::json_line(ours)).empty());
     test::check_audit(e);
     test::check_domains(e.domains());
 }
