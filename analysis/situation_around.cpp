@@ -16,7 +16,9 @@ bool is_alike(const Situation& s, const Event& event) {
     // A framework's allocator tells of what it gives out and of what it gives up in records of two kinds.
     const bool block =
         s.hypothetical && s.request.kind == Kind::kBlockRefused && event.kind == Kind::kBlockAcquired;
-    return (event.kind == s.request.kind || block) && device_of_call(event) == device;
+    if (event.kind != s.request.kind && !block) return false;
+    // The address space is the process's, whichever device its call or its question names.
+    return event.kind == Kind::kReserved || device_of_call(event) == device;
 }
 
 // Whether and when the same request was met later: what was given back in between is worth naming.

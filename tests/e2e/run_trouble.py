@@ -378,6 +378,8 @@ def kill_collector(p):
     until(lambda: p.trace.exists() and p.allocations(status=3) == 500, "the events in the file")
     running.kill()
     running.wait()
+    # At once: any recording that begins meanwhile, also another test's, takes the dead one's memory away.
+    left = list(pathlib.Path("/dev/shm").glob(f"fragscope-{running.pid}-*"))
     assert pathlib.Path(f"/proc/{child}").exists()
     running.stdin.write(b"go on\n")
     running.stdin.flush()
@@ -388,7 +390,6 @@ def kill_collector(p):
     assert p.allocations(status=3) >= 500
     assert "cut off" in p.dump(status=3).splitlines()[0]
     # The next recording takes the dead one's memory away.
-    left = list(pathlib.Path("/dev/shm").glob(f"fragscope-{running.pid}-*"))
     assert left
     p.trace.unlink()
     expect(p.run("alloc:1"), 0)
