@@ -85,8 +85,15 @@ def ours_of(allocator):
     stats = {}
     for of in allocator["statistics"]:
         for group in GROUPS:
-            stats[f"{group}.{CLASSES[of['pool']]}"] = [int(of[group]["current"]), int(of[group]["peak"])]
+            # Absent: not known, which equals no number.
+            stats[f"{group}.{CLASSES[of['pool']]}"] = [int(of[group][which]) if which in of.get(group, {}) else "not known"
+                                                       for which in ("current", "peak")]
     return segments, stats
+
+
+def add(stats, name, amount):
+    if stats[name][0] != "not known":
+        stats[name][0] += amount
 
 
 def add_deferred(segments, stats, theirs, result):
@@ -110,11 +117,11 @@ def add_deferred(segments, stats, theirs, result):
             was_split = 0 if length == total else 1
             gaps = len(parts) - 1
             for pool in ("all", f"{kind}_pool"):
-                stats[f"active.{pool}"][0] += 1
-                stats[f"active_bytes.{pool}"][0] += size
+                add(stats, f"active.{pool}", 1)
+                add(stats, f"active_bytes.{pool}", size)
                 if not expandable:
-                    stats[f"inactive_split.{pool}"][0] += gaps - was_split
-                    stats[f"inactive_split_bytes.{pool}"][0] += (length - size) - was_split * length
+                    add(stats, f"inactive_split.{pool}", gaps - was_split)
+                    add(stats, f"inactive_split_bytes.{pool}", (length - size) - was_split * length)
             result.passed_over["deferred"] += 1
             break
 

@@ -140,7 +140,7 @@ print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda, "sna
 
 
 # PyTorch's states in the words of `fragscope state`; what it calls otherwise is freed and waits for other streams.
-STATES = {"active_allocated": "live", "inactive": "free"}
+STATES = {"active_allocated": "live", "inactive": "unused"}
 
 
 def their_segments(segments):
