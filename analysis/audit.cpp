@@ -87,16 +87,21 @@ void add_backing(Table& table, const Situation& s) {
                   : s.attributed);
     // At least what counters show there; managed memory moves, and so do its bytes from one device to
     // another.
+    const bool all_managed = !narrowed(s.books, Layer::kBlocks).any();
     table.add(
         Q::resident,
         s.resident != 0
-            ? Quantity::bounded(Q::resident, {s.resident, std::max(s.resident, s.managed)}, s.physical,
-                                "managed memory: at least what CUPTI's counters say was moved to the device "
-                                "and not back, at most all of it; VMM and linear device memory are not "
-                                "known to move")
+            ? Quantity::bounded(Q::resident,
+                                {s.resident, all_managed ? std::optional(std::max(s.resident, s.managed))
+                                                         : std::nullopt},
+                                s.physical,
+                                "at least what CUPTI's counters say was moved to the device and not back, at "
+                                "most all that is managed; of VMM and linear device memory no call says "
+                                "whether it is resident")
             : Quantity::unknown(Q::resident, s.physical,
                                 "no call says what is resident now; VMM and linear device memory are not "
-                                "known to move, managed memory does"));
+                                "known to move, managed memory does"),
+        s.resident != 0 ? "managed" : "");
 }
 
 void add_charges(Table& table, const Situation& s) {

@@ -261,11 +261,12 @@ std::vector<report::Bound> bounds_of(const Situation& s) {
     const Witnesses& seen = s.witnesses;
 
     if (s.request.draws == Draws::kAddressSpace) {
+        // With records missing, something may lie in a gap.
+        const std::uint64_t gap =
+            narrowed(s.books, Layer::kAddresses).any() ? 0 : s.space.small_witnessed_largest;
         out.push_back(Bound(s, "reservation", s.address)
                           .witnessed(seen.reservation)
-                          .at_least(s.refused()
-                                        ? std::min(s.space.small_witnessed_largest, s.request.requested - 1)
-                                        : s.space.small_witnessed_largest,
+                          .at_least(s.refused() ? std::min(gap, s.request.requested - 1) : gap,
                                     "the largest gap that was reserved before and was given back")
                           .failed(true)
                           .probed(wire::ProbeMechanism::kAddresses)

@@ -346,7 +346,10 @@ std::vector<Counterfactual> address_rows(const Situation& s) {
     none("with_pool_gaps_merged", "gaps inside pools", Blame::kGaps);
     table.not_applicable("with_limit_lifted", "a limit", Blame::kLimit,
                          "the address space's size is not a setting");
-    table.instead(
+    if (s.stated)
+        table.not_applicable("without_unbacked_reservations", "reservations with nothing mapped to them",
+                             Blame::kUnbacked, "what is mapped to them the scenario does not say");
+    else table.instead(
         "without_unbacked_reservations", "reservations with nothing mapped to them", Blame::kUnbacked,
         Quantity::bounded(report::Quantity::eligible_free,
                           {space.unbacked + space.small_witnessed_sum, std::nullopt}, s.address,

@@ -103,7 +103,10 @@ void CurveRecorder::sample(const ProcessState& state, const FrameworkState& fram
         const std::pair key{facts.device, name_of(FrameworkDomain{facts.large, facts.stream})};
         auto at = gaps.find(key);
         if (at == gaps.end()) {
-            if (gaps.size() == kDomains) return;
+            if (gaps.size() == kDomains) {
+                sample.cut = true;
+                return;
+            }
             at = gaps.emplace(key, FreeExtents(kBlockUnit, kBlockUnit)).first;
         }
         framework.for_each_piece(range, [&](const Range& piece, const FrameworkBlock* block) {
@@ -156,7 +159,7 @@ std::vector<report::DomainCurve> CurveRecorder::domains(const ProcessState& at_e
             const auto found = sample.domains.find(key);
             const Measured measured = found == sample.domains.end() ? Measured{} : found->second;
             // Before its first segment there was no such domain; a gap of zero is one.
-            if (found == sample.domains.end() && curve.points().empty()) continue;
+            if (found == sample.domains.end() && (curve.points().empty() || sample.cut)) continue;
             report::DomainPoint& point = *curve.add_points();
             point.set_time_ns(sample.time_ns);
             point.set_sequence(sample.sequence);

@@ -65,6 +65,7 @@ class CurveRecorder {
     struct Sample {
         std::uint64_t time_ns = 0;
         std::uint64_t sequence = 0;
+        bool cut = false;  // there were more domains than are looked at: one that is not here may have been
         std::map<std::pair<int, std::string>, Measured>
             domains;  // by ordinal (kNoDevice: addresses) and name
     };

@@ -27,16 +27,21 @@ class Extents {
     }
     bool empty() const { return found_.empty(); }
 
-    // `sure`: the extents are free for certain; otherwise any of them may be taken.
+    enum class Known {
+        kSurely,
+        kAtMost,  // any of them may be taken, and there are no others
+        kNot,     // records are missing: any of them may be taken, and others may be there
+    };
+
     void show(report::DomainExtents& out, const std::string& what, Definition definition, const Scope& scope,
-              bool sure, const std::string& reason) const {
+              Known known, const std::string& reason) const {
         report::FreeExtents& shown = *out.add_eligible_free();
         shown.set_what(what);
         shown.set_count(found_.size());
         const auto quantity = [&](std::uint64_t bytes) {
-            return (sure ? Quantity::derived(definition, bytes, scope, reason)
-                         : Quantity::bounded(definition, {0, bytes}, scope, reason))
-                .message();
+            if (known == Known::kSurely) return Quantity::derived(definition, bytes, scope, reason).message();
+            const auto most = known == Known::kAtMost ? std::optional(bytes) : std::nullopt;
+            return Quantity::bounded(definition, {0, most}, scope, reason).message();
         };
         *shown.mutable_sum() = quantity(sum_);
         *shown.mutable_largest() = quantity(largest_);
@@ -98,14 +103,15 @@ void show_virtual(const ProcessState& state, const Trace& trace, ProcessIndex pr
     });
     sort_by_address(out);
     const bool sure = complete(trace, process, state, Layer::kAddresses);
-    const char* weak = "; records are missing, so any of it may be taken";
+    const char* weak = "; records are missing: any of it may be taken, and more may be there";
+    const auto known = sure ? Extents::Known::kSurely : Extents::Known::kNot;
     unmapped.show(out, "reserved, and mapped to nothing: a mapping of this process may go there",
-                  report::Quantity::eligible_free, scope.in_domain("virtual, inside reservations"), sure,
+                  report::Quantity::eligible_free, scope.in_domain("virtual, inside reservations"), known,
                   std::string("reservations less mappings") + (sure ? "" : weak));
     Extents free;
     before.for_each([&](const Range& range) { free.add(range); });
     free.show(out, "reserved before and not now: a reservation may go there again",
-              report::Quantity::eligible_free, scope.in_domain("virtual, outside of reservations"), sure,
+              report::Quantity::eligible_free, scope.in_domain("virtual, outside of reservations"), known,
               std::string("whatever cuMemAddressReserve gave out and got back") + (sure ? "" : weak));
     out.add_not_known(
         "how much address space the driver has that it never gave to this process: no call tells");
@@ -136,9 +142,11 @@ void show_framework(const FrameworkState& framework, const Trace& trace, Process
         if (device != kNoDevice) words += fmt::format(" on device {}", device);
         Scope here = scope.in_domain("framework's allocator");
         if (device != kNoDevice) here.device = device_uuid(trace, process, device);
-        extents.show(out, words, report::Quantity::cached, here, sure,
+        extents.show(out, words, report::Quantity::cached, here,
+                     sure ? Extents::Known::kSurely : Extents::Known::kNot,
                      sure ? "its segments less its blocks"
-                          : "its segments less its blocks; records are missing, so any of it may be taken");
+                          : "its segments less its blocks; records are missing: any of it may be taken, and "
+                            "more may be there");
     }
     out.add_not_known("which private pool (a CUDA graph's, a MemPool) a segment or a gap belongs to");
 }
@@ -198,6 +206,9 @@ std::optional<report::DomainExtents> DomainWatch::shown(const ProcessState& stat
             const auto pool = state.pools().find(name_.pool);
             if (pool == state.pools().end()) return std::nullopt;
             out.set_name(fmt::format("pool:{:#x}", name_.pool.value));
+            // Between the records and now a stream may have got further: no more than that, if none is missing.
+            const auto known = complete(trace, process, state, Layer::kPools) ? Extents::Known::kAtMost
+                                                                              : Extents::Known::kNot;
             ExtentSet before = ever_in_pool_;
             state.pool_blocks().for_each([&](const Range& range, const PoolBlock& block) {
                 before.remove(range);
@@ -210,12 +221,12 @@ std::optional<report::DomainExtents> DomainWatch::shown(const ProcessState& stat
             });
             const Scope here = scope.in_domain(out.name());
             pending.show(out, "freed by the program, and its stream's word is missing",
-                         report::Quantity::pending_free, here, false,
+                         report::Quantity::pending_free, here, known,
                          "a stream goes on without a call: its pool may give it out again by now, or not yet");
             Extents free;
             before.for_each([&](const Range& range) { free.add(range); });
             free.show(out, "given out before and in no block now", report::Quantity::eligible_free, here,
-                      false, "whether the pool still has the memory behind it only the driver knows");
+                      known, "whether the pool still has the memory behind it only the driver knows");
             if (pool->second.said) {
                 const Pool::Word& said = *pool->second.said;
                 report::FreeExtents& cached = *out.add_eligible_free();

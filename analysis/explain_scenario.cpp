@@ -4,9 +4,10 @@
 
 namespace fragscope::analysis {
 
-report::Explanation explain_scenario(const Scenario& scenario) {
+report::Explanation explain_scenario(const Scenario& scenario,
+                                     std::optional<Shape> contract) {
     Situation situation = situation_of(scenario);
-    set_contract(situation, contract_of(situation.request, std::nullopt));
+    set_contract(situation, contract_of(situation.request, contract));
     report::Explanation out;
     out.set_id(scenario.id);
     out.mutable_scenario()->set_title(scenario.title);

@@ -307,10 +307,13 @@ class AtMoment {
     struct Sum {
         std::uint64_t count = 0;
         std::uint64_t bytes = 0;
+        std::uint64_t without_size = 0;  // of `count`: how large they are no record says
+        bool maybe_gone = false;         // nothing says that its bytes are still held
         std::vector<report::HazardExample> largest;
         void add(std::uint64_t more, report::HazardExample example) {
             ++count;
             bytes += more;
+            if (more == 0) ++without_size;
             example.set_bytes(more);
             keep(largest, std::move(example));
         }
@@ -336,10 +339,18 @@ class AtMoment {
         // A lost release would make it less.
         const bool sure = !losses_of(trace_, moment_.process).any() && state_.contradictions()() == 0;
         *out.mutable_bytes() =
-            (sure ? Quantity::derived(definition, sum.bytes, scope, "sum over its records")
-                  : Quantity::bounded(
-                        definition, {0, std::nullopt}, scope,
-                        fmt::format("{} by the records, and some of them are missing", in_words(sum.bytes))))
+            (!sure ? Quantity::bounded(
+                         definition, {0, std::nullopt}, scope,
+                         fmt::format("{} by the records, and some of them are missing", in_words(sum.bytes)))
+             : sum.without_size != 0
+                 ? Quantity::bounded(definition, {sum.maybe_gone ? 0 : sum.bytes, std::nullopt}, scope,
+                                     fmt::format("how large {} of them are is not in the records",
+                                                 sum.without_size))
+             : sum.maybe_gone
+                 ? Quantity::bounded(definition, {0, sum.bytes}, scope,
+                                     "their sizes when they were exported; whether the bytes are still held "
+                                     "is not known")
+                 : Quantity::derived(definition, sum.bytes, scope, "sum over its records"))
                 .message();
         for (const report::HazardExample& example : sum.largest) *out.add_examples() = example;
         return out;
@@ -434,7 +445,7 @@ class AtMoment {
     void after_owner() {
         const std::uint64_t now = moment_.clock_ns;
         Sum sum, again;
-        std::string how;
+        sum.maybe_gone = again.maybe_gone = true;
         for (const SharedMemory& memory : sharing_.memory()) {
             if (memory.held.at(now)) continue;
             for (const SharedImport& import : memory.imports) {
@@ -504,7 +515,7 @@ class AtMoment {
     void exported_whole() {
         if (framework_ == nullptr || !framework_->used()) return;
         std::map<int, Sum> sums;
-        std::uint64_t blocks = 0;
+        std::map<int, std::uint64_t> blocks;
         framework_->for_each_segment([&](const Range& segment, const SegmentFacts& facts) {
             bool exported = false;
             if (const auto linear = state_.linear().find(segment.begin)) exported = linear->value.exported;
@@ -518,7 +529,7 @@ class AtMoment {
                 if (block != nullptr) ++live;
             });
             if (live < 2) return;
-            blocks += live;
+            blocks[facts.device] += live;
             report::HazardExample example;
             example.set_address(segment.begin);
             example.set_before(fmt::format("{} blocks", live));
@@ -529,7 +540,7 @@ class AtMoment {
                 begin(report::Hazard::exported_whole, device, sum, report::Quantity::charged,
                       "A framework's allocator has cut exported memory into several blocks: whoever opens it "
                       "can reach all of them, not only the one that it was exported for.");
-            out.add_shown(fmt::format("{} blocks lie in exported memory.", blocks));
+            out.add_shown(fmt::format("{} blocks lie in exported memory.", blocks[device]));
             out.add_not_shown("Which of them were meant to be shared.");
         }
     }

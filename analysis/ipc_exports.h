@@ -18,16 +18,24 @@ class IpcExports {
   public:
     // `identity`: of the exported description; the importer's record has the same.
     void add(std::uint64_t identity, std::uint64_t address, std::uint64_t bytes, int device) {
-        if (identity != 0) by_identity_[identity] = {address, bytes, device, false};
+        if (identity == 0) return;
+        by_identity_[identity] = {address, bytes, device, false};
+        live_.emplace(address, identity);
     }
     void freed(std::uint64_t address) {
-        for (auto& [identity, each] : by_identity_) each.freed = each.freed || each.address == address;
+        const auto [begin, end] = live_.equal_range(address);
+        for (auto each = begin; each != end; ++each) {
+            IpcExport& exported = by_identity_[each->second];
+            exported.freed = exported.freed || exported.address == address;
+        }
+        live_.erase(begin, end);
     }
     bool empty() const { return by_identity_.empty(); }
     const std::map<std::uint64_t, IpcExport>& all() const { return by_identity_; }
 
   private:
     std::map<std::uint64_t, IpcExport> by_identity_;
+    std::multimap<std::uint64_t, std::uint64_t> live_;  // identities by address, until that is freed
 };
 
 }  // namespace fragscope::analysis

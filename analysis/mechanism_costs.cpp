@@ -52,7 +52,8 @@ std::string to_measure(const Way& way, const std::set<std::string>& calls) {
                        way.unit == 0 ? "" : fmt::format(" in units of {}", in_words(way.unit)), names);
 }
 
-// The steps one after the other, each between its 10th and its 90th percentile.
+// The steps one after the other: a call that is made once between its 10th and its 90th percentile, others
+// between their least and their most.
 CostPart in_sequence(const char* name, const Way& way, const std::vector<Step>& steps,
                      const SizedTimes* times) {
     CostPart out = part(name, CostPart::measured, "");
@@ -69,9 +70,13 @@ CostPart in_sequence(const char* name, const Way& way, const std::vector<Step>& 
         }
         if (calls.times().other_sizes()) elsewhere.insert(calls.call());
         if (!step.times.high || *step.times.high > calls.times().count()) more_often.insert(calls.call());
-        low = plus_saturated(low, times_saturated(step.times.low.value_or(0), calls.times().p10_ns()));
+        // What is made many times meets its rare slow calls too: a percentile of one is no bound of the sum.
+        const bool once = step.times.high && *step.times.high <= 1;
+        low = plus_saturated(low, times_saturated(step.times.low.value_or(0),
+                                                  once ? calls.times().p10_ns() : calls.times().least_ns()));
         if (step.times.high)
-            high = plus_saturated(high, times_saturated(*step.times.high, calls.times().p90_ns()));
+            high = plus_saturated(high, times_saturated(*step.times.high, once ? calls.times().p90_ns()
+                                                                               : calls.times().max_ns()));
         else
             open = true;
     }
@@ -85,7 +90,7 @@ CostPart in_sequence(const char* name, const Way& way, const std::vector<Step>& 
     }
     out.set_low_ns(low);
     if (!open) out.set_high_ns(high);
-    std::string how = "each call between its 10th and its 90th percentile here";
+    std::string how = "a call that is made once between its 10th and its 90th percentile here, others between their least and their most";
     if (!elsewhere.empty() || !more_often.empty() || open) {
         out.set_evidence(CostPart::hypothesis);
         std::set<std::string> all = elsewhere;

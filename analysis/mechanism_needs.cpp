@@ -160,8 +160,11 @@ void addresses(const Situation& s, const Way& way, std::vector<Prerequisite>& ou
     using wire::ProbeMechanism;
     const std::uint64_t bytes = way.charged.low.value_or(0);
     const std::string what = fmt::format("{} of consecutive addresses could be reserved", in_words(bytes));
-    const std::uint64_t granted = std::max(
-        {s.probes.granted(ProbeMechanism::kAddresses), s.witnesses.reservation, s.space.witnessed.largest()});
+    // With records missing, something may lie in a gap.
+    const std::uint64_t gap =
+        narrowed(s.books, Layer::kAddresses).any() ? 0 : s.space.witnessed.largest();
+    const std::uint64_t granted =
+        std::max({s.probes.granted(ProbeMechanism::kAddresses), s.witnesses.reservation, gap});
     for (const Limit& limit : s.limits) {
         if (limit.kind != LimitKind::kAddressSpace || !limit.headroom.high() ||
             *limit.headroom.high() >= bytes)
@@ -170,17 +173,17 @@ void addresses(const Situation& s, const Way& way, std::vector<Prerequisite>& ou
         return;
     }
     const auto refused = s.probes.refused(ProbeMechanism::kAddresses);
-    if (granted >= bytes) {
-        out.push_back(
-            need("addresses", what, Prerequisite::holds,
-                 s.space.witnessed.largest() >= bytes
-                     ? fmt::format("a gap of {} was reserved before and was given back",
-                                   in_words(s.space.witnessed.largest()))
-                     : fmt::format("{} of addresses were granted in this state", in_words(granted))));
-    } else if (refused && *refused <= bytes) {
+    if (refused && *refused <= bytes) {
         out.push_back(
             need("addresses", what, Prerequisite::fails,
                  fmt::format("{} of addresses were refused right after the failure", in_words(*refused))));
+    } else if (granted >= bytes) {
+        out.push_back(
+            need("addresses", what, Prerequisite::holds,
+                 gap >= bytes
+                     ? fmt::format("a gap of {} was reserved before and was given back",
+                                   in_words(gap))
+                     : fmt::format("{} of addresses were granted in this state", in_words(granted))));
     } else {
         out.push_back(need(
             "addresses", what, Prerequisite::not_known, "the driver's limits on addresses are in no call",

@@ -176,7 +176,8 @@ void rank(report::Comparison& comparison, const std::string& objective) {
                      ? "By what is known of the bytes beyond the payload; page tables and the driver's own "
                        "metadata are in "
                        "none of them. A feasible one still has to be chosen by everything else that it costs."
-                     : "By time in the driver's calls of this trace. Equal ranks cannot be told apart.");
+                     : "By time in the driver's calls of this trace; 0 ns: it makes no such call at all. Equal "
+                       "ranks cannot be told apart.");
 }
 
 }  // namespace fragscope::analysis

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "analysis/scenario_layout.h"
+
 namespace fragscope::analysis {
 namespace {
 
@@ -94,18 +96,14 @@ void under_limits(const Situation& s, const Changes& changes, Standing& out) {
     for (const Limit& limit : s.limits) {
         if (changes.lifts(limit.kind)) continue;
         const bool unrounded = changes.unrounded && limit.needed_unrounded.known();
-        Interval room = limit.headroom.interval();
-        if (unrounded) {
-            const Interval used = limit.used_unrounded.interval();
-            const Interval whole = limit.limit.interval();
-            const auto less = [](const std::optional<std::uint64_t>& a,
-                                 const std::optional<std::uint64_t>& b) {
-                return a && b ? std::optional(*a - std::min(*a, *b)) : std::nullopt;
-            };
-            room = {less(whole.low, used.high), less(whole.high, used.low)};
-        }
-        if (limit.grows == Limit::Grows::kWithProcess) room = room + changes.by_this_process;
-        if (limit.grows == Limit::Grows::kWithAllocator) room = room + changes.by_allocator;
+        const Interval back = limit.grows == Limit::Grows::kWithProcess     ? changes.by_this_process
+                              : limit.grows == Limit::Grows::kWithAllocator ? changes.by_allocator
+                                                                            : Interval::exactly(0);
+        const Interval used = unrounded ? limit.used_unrounded.interval() : limit.used.interval();
+        // A limit that is exceeded already has no room until so much is given back.
+        const Interval room = limit.limit.known() && used.known()
+                                  ? less(limit.limit.interval(), less(used, back))
+                                  : limit.headroom.interval() + back;
         const Interval needed = limit.counts ? limit.needed.interval() : out.needed;
         const Fit here = fit_of(room, needed);
         if (limit.counts) {
@@ -131,7 +129,11 @@ Standing from_device(const Situation& s, const Interval& base, Changes& changes)
     if (s.framework && s.framework->layout) {
         const AllocatorLayout& layout = *s.framework->layout;
         const AllocatorView& view = view_of(layout, changes);
-        const Interval back = changes.gaps_merged                               ? view.gap_sum
+        // Moved together, live blocks still take whole pages.
+        const auto whole_pages = [&](const std::optional<std::uint64_t>& bytes) {
+            return bytes && s.page != 0 ? std::optional(*bytes - *bytes % s.page) : bytes;
+        };
+        const Interval back = changes.gaps_merged ? Interval{whole_pages(view.gap_sum.low), whole_pages(view.gap_sum.high)}
                               : layout.may_release || changes.segments_returned ? view.wholly_free
                                                                                 : Interval::exactly(0);
         changes.given_back = changes.given_back + back;

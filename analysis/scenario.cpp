@@ -85,6 +85,11 @@ Charged charged_in(const Scenario& scenario) {
     return out;
 }
 
+// Host memory, addresses and a window onto memory that is there take none of the device's.
+bool takes_device_memory(Kind kind) {
+    return kind == Kind::kAllocator || kind == Kind::kDriver || kind == Kind::kLaunchStack;
+}
+
 void put_request(Situation& s, const Scenario& scenario) {
     const ScenarioRequest& request = scenario.request;
     const std::uint64_t page = scenario.device.granularity;
@@ -97,10 +102,10 @@ void put_request(Situation& s, const Scenario& scenario) {
     out.draws = Draws::kPhysical;
     out.needed = rounded_up(request.bytes, page);
     out.needed_reason = fmt::format("in whole pages of {}", in_words(page));
-    out.contiguity =
-        scenario.device.contiguity_required ? report::Request::physical : report::Request::virtual_only;
+    const bool one_run = scenario.device.contiguity_required && takes_device_memory(scenario.request.kind);
+    out.contiguity = one_run ? report::Request::physical : report::Request::virtual_only;
     out.contiguity_reason =
-        scenario.device.contiguity_required
+        one_run
             ? "the scenario says that the driver needs one physical run"
             : "a pointer needs consecutive addresses; nothing says that the driver needs one "
               "physical run behind them";
@@ -164,9 +169,10 @@ Limit limit_on(const Situation& s, LimitKind kind, const Interval& limit, const 
     return out;
 }
 
-Limit limit_on_count(const Situation& s, LimitKind kind, std::uint64_t limit, std::uint64_t used,
+// `used`: nothing: not known.
+Limit limit_on_count(const Situation& s, LimitKind kind, std::uint64_t limit, std::optional<std::uint64_t> used,
                      std::uint64_t needed, const std::string& reason) {
-    Limit out = limit_on(s, kind, Interval::exactly(limit), Interval::exactly(used),
+    Limit out = limit_on(s, kind, Interval::exactly(limit), {used.value_or(0), used},
                          Interval::exactly(needed), "number");
     out.counts = true;
     out.headroom = out.headroom.as(out.headroom.definition(), reason);
@@ -185,7 +191,7 @@ void without_rounding(Limit& limit, const Situation& s, const Scenario& scenario
 void put_limits(Situation& s, const Scenario& scenario, const Charged& charged) {
     const ScenarioDevice& device = scenario.device;
     const Kind kind = scenario.request.kind;
-    const bool takes_memory = kind == Kind::kAllocator || kind == Kind::kDriver;
+    const bool takes_memory = kind == Kind::kAllocator || kind == Kind::kDriver;  // and is asked for
     Interval pinned = Interval::exactly(0);
     for (const Interval& pin : scenario.pins) pinned = pinned + pinned_as(scenario, pin);
     if (kind == Kind::kAllocator && device.allocator_limit) {
@@ -216,18 +222,24 @@ void put_limits(Situation& s, const Scenario& scenario, const Charged& charged) 
     }
     if (kind == Kind::kPeerMapping && device.bar1) {
         s.limits.push_back(
-            limit_on(s, LimitKind::kBar1, *device.bar1, Interval::exactly(0), s.request.needed, "BAR1"));
+            // What is mapped through it already, no member says.
+            limit_on(s, LimitKind::kBar1, *device.bar1, {0, std::nullopt}, s.request.needed, "BAR1"));
     }
     if (takes_memory && device.address_space) {
         Interval reserved = Interval::exactly(0);
         for (const ScenarioReservation& each : scenario.reservations) reserved = reserved + each.bytes;
-        s.limits.push_back(limit_on(s, LimitKind::kAddressSpace, *device.address_space, reserved,
+        // Memory lies at addresses too, and where; between reservations there may be no gap that is large enough.
+        const bool whole = scenario.reservations.empty();
+        const Interval held = whole ? charged.asked : Interval{0, std::nullopt};
+        s.limits.push_back(limit_on(s, LimitKind::kAddressSpace, *device.address_space, reserved + held,
                                     s.request.needed, "virtual"));
     }
     if (takes_memory && device.mapping_limit) {
         s.limits.push_back(limit_on_count(
             s, LimitKind::kMappingCount, *device.mapping_limit, device.mappings, scenario.request.mappings,
-            fmt::format("of at most {} mappings there are {}", *device.mapping_limit, device.mappings)));
+            device.mappings
+                ? fmt::format("of at most {} mappings there are {}", *device.mapping_limit, *device.mappings)
+                : fmt::format("how many of at most {} mappings there are is not stated", *device.mapping_limit)));
     }
     if (!device.handle_types.empty() && !scenario.request.handle_type.empty()) {
         std::string known;
@@ -400,7 +412,7 @@ Situation situation_of(const Scenario& scenario) {
     put_books(s, scenario, charged);
     put_addresses(s, scenario);
     put_limits(s, scenario, charged);
-    s.one_run_needed = scenario.device.contiguity_required;
+    s.one_run_needed = scenario.device.contiguity_required && takes_device_memory(scenario.request.kind);
     if (scenario.free_runs) {
         PhysicalRuns runs;
         runs.count = scenario.free_runs->size();

@@ -29,7 +29,7 @@ struct ScenarioDevice {
     std::optional<Interval> bar1;
     std::optional<Interval> per_allocation_limit;
     std::optional<std::uint64_t> mapping_limit;  // a count
-    std::uint64_t mappings = 0;                  // that exist
+    std::optional<std::uint64_t> mappings;       // that exist
     std::vector<std::string> handle_types;       // that the device supports; empty: not said
     bool pinned_rounds_to_power_of_two = false;
     bool contiguity_required = false;  // the driver needs one physical run for a request

@@ -209,14 +209,18 @@ void Sharing::finish() {
     // was exported before it.
     std::unordered_map<std::uint64_t, std::vector<std::size_t>> by_identity;
     for (std::size_t i = 0; i < memory_.size(); ++i) by_identity[memory_[i].identity].push_back(i);
+    for (auto& [identity, equal] : by_identity) {
+        std::stable_sort(equal.begin(), equal.end(), [&](std::size_t a, std::size_t b) {
+            return memory_[a].held.from_ns < memory_[b].held.from_ns;
+        });
+    }
     for (const auto& [identity, import] : openings_) {
-        SharedMemory* best = nullptr;
-        for (const std::size_t i : by_identity[identity]) {
-            SharedMemory& memory = memory_[i];
-            if (memory.exporter == import.process || memory.held.from_ns > import.held.from_ns) continue;
-            if (best == nullptr || memory.held.from_ns >= best->held.from_ns) best = &memory;
-        }
-        if (best != nullptr) best->imports.push_back(import);
+        const std::vector<std::size_t>& equal = by_identity[identity];
+        auto behind = std::upper_bound(
+            equal.begin(), equal.end(), import.held.from_ns,
+            [&](std::uint64_t time, std::size_t i) { return time < memory_[i].held.from_ns; });
+        while (behind != equal.begin() && memory_[*(behind - 1)].exporter == import.process) --behind;
+        if (behind != equal.begin()) memory_[*(behind - 1)].imports.push_back(import);
     }
     openings_.clear();
 }

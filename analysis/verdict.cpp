@@ -222,13 +222,13 @@ Verdict address_verdict(const Situation& s, const std::vector<Counterfactual>& r
                         in_words(needed)));
     } else if (space.small_sum < needed) {
         set(out, Verdict::other_constraint, "address_space",
-            fmt::format("The address space for reservations ran out: {} are reserved ({} of it with nothing "
-                        "mapped), and "
-                        "all unused gaps between them sum to {}, less than the {} asked for. Device memory "
-                        "plays no part "
-                        "in this call{}.",
-                        in_words(space.reserved), in_words(space.unbacked), in_words(space.small_sum),
-                        in_words(needed), s.device_free.known() ? "; " + held_by_nobody(s) : ""));
+            fmt::format("The address space for reservations ran out: {} are reserved{}, and all unused gaps "
+                        "between them sum to {}, less than the {} asked for. Device memory plays no part in "
+                        "this call{}.",
+                        in_words(space.reserved),
+                        s.stated ? std::string()
+                                 : fmt::format(" ({} of it with nothing mapped)", in_words(space.unbacked)),
+                        in_words(space.small_sum), in_words(needed), s.device_free.known() ? "; " + held_by_nobody(s) : ""));
         out.add_removed(fits(rows, "without_unbacked_reservations") ? "without_unbacked_reservations"
                                                                     : "with_only_live_payload");
     } else {
@@ -241,7 +241,7 @@ Verdict address_verdict(const Situation& s, const std::vector<Counterfactual>& r
             "reservations that ask for the addresses of the gaps (probe at the failure)");
     }
     out.add_contributing(fmt::format("reserved address space: {}", in_words(space.reserved)));
-    out.add_contributing(fmt::format("of that, with nothing mapped: {}", in_words(space.unbacked)));
+    if (!s.stated) out.add_contributing(fmt::format("of that, with nothing mapped: {}", in_words(space.unbacked)));
     return out;
 }
 

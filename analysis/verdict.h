@@ -50,7 +50,7 @@ inline constexpr std::array kOrderOfNaming = {
     Blame::kLimit,
 };
 // Removals of a set; more of them at once are no explanation.
-inline constexpr std::size_t kLargestSet = 4;
+inline constexpr std::size_t kLargestSet = 6;
 inline constexpr std::uint64_t kMaterialWaste = 4;  // waste * this >= charged
 inline constexpr std::uint64_t kRefusedTimes = 4;   // free >= needed * this
 inline constexpr std::uint64_t kRefusedShare = 16;  // free - needed >= capacity / this

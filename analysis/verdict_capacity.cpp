@@ -169,9 +169,9 @@ Verdict own_cause(const Situation& s, const std::vector<Counterfactual>& rows, c
             break;
         case Blame::kGaps:
             say(fmt::format(
-                "{}, which is enough. But the driver needs one physical run for it, and the largest of {} "
+                "{}{} the driver needs one physical run for it, and the largest of {} "
                 "that nobody holds is {}.",
-                free_and_needed(s), s.runs ? fmt::format("{} runs", s.runs->count) : std::string("those"),
+                free_and_needed(s), removals.size() == 1 ? ", which is enough. But" : ". Besides,", s.runs ? fmt::format("{} runs", s.runs->count) : std::string("those"),
                 in_words(s.runs ? s.runs->largest : Interval{})));
             break;
         default:
@@ -205,9 +205,9 @@ Verdict capacity(const Situation& s, const std::vector<Counterfactual>& rows) {
     if (whole != nullptr && whole->fit == Fit::kDoesNotFit) {
         set(out, Verdict::capacity_exhaustion, "",
             fmt::format(
-                "The request is larger than the device: it asks for {}, and the device has {} in all. "
+                "The request is larger than the device: it needs {}, and the device has {} in all. "
                 "What else is held plays no part.",
-                in_words(s.request.draws == Draws::kContext ? *s.request.needed.low : s.request.requested),
+                in_words(s.request.needed.low.value_or(s.request.requested)),
                 in_words(s.capacity.interval())));
         return out;
     }

@@ -111,7 +111,7 @@ std::string framework_words(const Situation& s, const Counterfactual& main) {
             if (own.layout) {
                 return fmt::format(
                     "{}, and {} are in blocks that the program freed and whose stream has not got "
-                    "there yet: after a synchronisation the same request fits.",
+                    "there yet: a synchronisation lets them go.",
                     before, in_words(own.waiting.interval()));
             }
             return fmt::format(

@@ -65,12 +65,12 @@ std::string rounding_words(const Situation& s) {
     if (s.framework && s.framework->layout) {
         const AllocatorLayout& layout = *s.framework->layout;
         return fmt::format(
-            "{} were asked for, which would have fitted. The allocator rounds that to a block of {}, or "
+            "{} were asked for. The allocator rounds that to a block of {}, or "
             "a new segment of {}: it has {} in one piece, and {}.",
             in_words(layout.requested), in_words(layout.block), in_words(layout.segment),
             in_words(layout.views[0].gap_largest), held_by_nobody(s));
     }
-    return fmt::format("{} were asked for, which would have fitted. Rounded up it needs {}; {}.", asked,
+    return fmt::format("{} were asked for. Rounded up it needs {}; {}.", asked,
                        in_words(s.request.needed), held_by_nobody(s));
 }
 

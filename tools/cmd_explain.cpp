@@ -51,13 +51,14 @@ std::string rule_before(bool first, const Style& style) {
 }
 
 int explain_requests(const analysis::Trace& trace, const analysis::RequestQuestion& question,
-                     const analysis::StackWords& words, bool json, Pages pages) {
+                     const analysis::StackWords& words, const std::string& objective, bool json, Pages pages) {
     const Style style = style_of_stdout();
     int status = kDone;
     bool first = true;
     bool written = true;
     const std::string why_not =
-        analysis::answer_requests(trace, question, words, [&](const report::Explanation& explanation) {
+        analysis::answer_requests(trace, question, words, [&](report::Explanation explanation) {
+            order_by(objective, explanation);
             status = status_of(explanation.health());
             written =
                 json
@@ -202,6 +203,7 @@ int cmd_explain(int argc, char** argv) {
     if (scenario->count() != 0) {
         scenarios.json = json;
         scenarios.objective = objective;
+        scenarios.contract = analysis::shape_named(contract);
         scenarios.pages = brief ? Pages::kBrief : Pages::kWhole;
         return explain_scenarios(scenarios);
     }
@@ -224,7 +226,7 @@ int cmd_explain(int argc, char** argv) {
         if (!device.empty()) question.device = device;
         question.mechanism = analysis::mechanism_named(mechanism);
         question.contract = shape;
-        return explain_requests(*trace, question, stack_words(symbolizer), json, pages);
+        return explain_requests(*trace, question, stack_words(symbolizer), objective, json, pages);
     }
     const auto failures = static_cast<std::uint32_t>(analysis::list_failures(*trace).size());
     if (number > failures || (failure->count() != 0 && number == 0)) {

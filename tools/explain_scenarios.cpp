@@ -63,7 +63,7 @@ int explain_scenarios(const ScenarioOptions& options) {
             ++counts.unreadable;
             continue;
         }
-        report::Explanation explanation = analysis::explain_scenario(*line.text.scenario);
+        report::Explanation explanation = analysis::explain_scenario(*line.text.scenario, options.contract);
         order_by(options.objective, explanation);
         explanation.mutable_scenario()->set_file(options.file);
         explanation.mutable_scenario()->set_line(line.number);

@@ -401,7 +401,8 @@ void put_list(Page& page, const std::string& heading,
 }
 
 // What a reader has to know of numbers that a person wrote down.
-void put_scenario(Page& page, const report::ScenarioSource& source) {
+void put_scenario(Page& page, const report::ScenarioSource& source, const report::Health& health) {
+    for (const std::string& warning : health.warnings()) page.item("!", warning, 0, Tone::kWarning);
     page.paragraph(
         "A state as a person wrote it down, not a recording: its numbers are taken at their word, and what "
         "it does not "
@@ -441,7 +442,7 @@ std::string render_explanation(const Explanation& explanation, const Style& styl
     Page page(style);
     page.title(title_of(explanation));
     if (explanation.has_scenario())
-        put_scenario(page, explanation.scenario());
+        put_scenario(page, explanation.scenario(), explanation.health());
     else
         put_health(page, explanation.health());
     put_verdict(page, explanation);

@@ -154,7 +154,7 @@ void put_order(Page& page, const Comparison& comparison) {
     if (!comparison.has_ranking()) {
         if (!comparison.pareto_note().empty()) page.paragraph(comparison.pareto_note(), 2);
         for (const std::string& dominated : comparison.dominated())
-            page.item("-", "Not worth it: " + dominated + ".", 4);
+            page.item("-", "Certainly no better: " + dominated + ".", 4);
         return;
     }
     const report::Ranking& ranking = comparison.ranking();

@@ -35,7 +35,7 @@ void read_device(Object& object, ScenarioDevice& out) {
     out.bar1 = object.optional_amount("bar1_bytes");
     out.per_allocation_limit = object.optional_amount("per_allocation_limit");
     out.mapping_limit = object.optional_count("mapping_limit");
-    out.mappings = object.count_or("mappings", 0);
+    out.mappings = object.optional_count("mappings");
     out.handle_types = object.texts("handle_types");
     out.pinned_rounds_to_power_of_two = object.flag("pinned_rounds_to_power_of_two");
     out.contiguity_required = object.flag("contiguity_required");

@@ -9,6 +9,7 @@
 #include "analysis/explain_scenario.h"
 #include "analysis/mechanism_order.h"
 #include "analysis/read/scenario_reader.h"
+#include "tests/unit/analysis/mechanism_rows.h"
 #include "tests/unit/analysis/scenario.h"
 
 using namespace fragscope;
@@ -26,19 +27,6 @@ report::Explanation of(const std::string& line) {
     const report::Explanation out = analysis::explain_scenario(*read.scenario);
     check_words(out);
     return out;
-}
-
-const Mechanism& mechanism(const report::Explanation& e, const std::string& id) {
-    for (const Mechanism& m : e.mechanisms().mechanisms()) {
-        if (m.id() == id) return m;
-    }
-    FAIL("no mechanism " << id);
-    return e.mechanisms().mechanisms(0);
-}
-
-bool any_has(const google::protobuf::RepeatedPtrField<std::string>& texts, const std::string& part) {
-    return std::any_of(texts.begin(), texts.end(),
-                       [&](const std::string& text) { return text.find(part) != std::string::npos; });
 }
 
 bool is_fragmentation(Verdict::Cause cause) {
@@ -128,7 +116,7 @@ TEST_CASE("stitching makes no physical piece larger, and what needs one rejects 
     const auto e = of(kRuns);
     CHECK(bound(e, "stitched").largest().low_bytes() == 4 * kGiB);  // in pieces
     CHECK(bound(e, "vmm").largest().high_bytes() == 512 * kMiB);    // one handle
-    CHECK(any_has(mechanism(e, "stitched").does_not(), "make a physical extent larger"));
+    CHECK(has(mechanism(e, "stitched").does_not(), "make a physical extent larger"));
     CHECK(mechanism(e, "stitched").standing() != Mechanism::feasible);
 }
 
@@ -136,8 +124,8 @@ TEST_CASE("mapped memory removes neither internal waste nor a limit on mappings"
     SessionBuilder session;
     session.process().linear(0, 3 * kMiB).failed().snapshot(kMiB, 8 * kGiB).snapshot_end();
     const auto e = explained(session);
-    CHECK(any_has(mechanism(e, "stitched").does_not(), "take internal waste away"));
-    CHECK(any_has(mechanism(e, "stitched").does_not(), "lift a limit on the number of mappings"));
+    CHECK(has(mechanism(e, "stitched").does_not(), "take internal waste away"));
+    CHECK(has(mechanism(e, "stitched").does_not(), "lift a limit on the number of mappings"));
     const auto limited = of(
         R"({"id": "mappings", "events": [{"op": "device", "capacity": 8589934592, "mapping_limit": 65530,)"
         R"( "mappings": 65530}], "request": {"kind": "driver", "bytes": 4194304}})");
@@ -150,7 +138,7 @@ TEST_CASE("a table of segments changes the access contract, and no row hides it"
     session.process().linear(0, 2 * kGiB).failed().snapshot(kGiB, 8 * kGiB).snapshot_end();
     const auto e = explained(session);
     const Mechanism& segmented = mechanism(e, "segmented");
-    CHECK(any_has(segmented.does_not(), "keep the access contract"));
+    CHECK(has(segmented.does_not(), "keep the access contract"));
     CHECK(segmented.standing() != Mechanism::feasible);
     const bool indirection =
         std::any_of(segmented.costs().begin(), segmented.costs().end(), [](const report::CostPart& part) {
@@ -169,7 +157,7 @@ TEST_CASE("compaction is rejected where nothing is known to be movable") {
     // The program has the pointer of its linear memory: moving it would break it.
     CHECK(mechanism(e, "compaction").standing() == Mechanism::rejected);
     CHECK_FALSE(mechanism(e, "compaction").reason().empty());
-    CHECK(any_has(mechanism(e, "compaction").does_not(), "add any bytes"));
+    CHECK(has(mechanism(e, "compaction").does_not(), "add any bytes"));
 }
 
 TEST_CASE("neither larger nor smaller pages are taken to be better") {
@@ -180,7 +168,7 @@ TEST_CASE("neither larger nor smaller pages are taken to be better") {
     auto e = explained(session);
     // Larger pages round more, and that is said; that they would be faster is a hypothesis.
     CHECK(mechanism(e, "vmm_recommended").overhead(0).bytes().low_bytes() == 29 * kMiB);
-    CHECK(any_has(mechanism(e, "vmm_recommended").does_not(), "faster"));
+    CHECK(has(mechanism(e, "vmm_recommended").does_not(), "faster"));
     // Smaller ones are not offered as if the driver gave them.
     CHECK(mechanism(e, "vmm_smaller").standing() == Mechanism::rejected);
     for (const char* id : {"vmm", "vmm_recommended"}) {
@@ -254,7 +242,7 @@ TEST_CASE("a way of backing that keeps memory longer says so") {
     p.pool_take(0x1000000000, 64 * kMiB, 0xa).pool_give(0x1000000000);
     p.linear(0, 2 * kGiB).failed().snapshot(kGiB, 8 * kGiB).snapshot_end();
     const auto e = explained(session);
-    CHECK(any_has(mechanism(e, "pool").changes(), "how long memory is held"));
+    CHECK(has(mechanism(e, "pool").changes(), "how long memory is held"));
 }
 
 TEST_CASE("no mechanism stands in for a measured comparison: what is not established is a hypothesis") {

@@ -6,6 +6,7 @@
 
 #include "analysis/explain_scenario.h"
 #include "analysis/mechanism_order.h"
+#include "tests/unit/analysis/mechanism_rows.h"
 #include "tests/unit/analysis/scenario.h"
 
 using namespace fragscope;
@@ -18,22 +19,6 @@ using report::Mechanism;
 using report::Prerequisite;
 
 namespace {
-
-const Mechanism& mechanism(const report::Explanation& e, const std::string& id) {
-    for (const auto& m : e.mechanisms().mechanisms()) {
-        if (m.id() == id) return m;
-    }
-    FAIL("no mechanism " << id);
-    return e.mechanisms().mechanisms(0);
-}
-
-const Prerequisite& need(const Mechanism& m, const std::string& id) {
-    for (const auto& p : m.prerequisites()) {
-        if (p.id() == id) return p;
-    }
-    FAIL("no prerequisite " << id);
-    return m.prerequisites(0);
-}
 
 // 8 GiB of which 1026 MiB are held by nobody, in runs of 512, 511 and 3 MiB; a request of 1 GiB failed.
 Scenario three_runs() {

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/unit/analysis/mechanism_rows.h"
 #include "tests/unit/analysis/scenario.h"
 
 using namespace fragscope;
@@ -14,14 +15,6 @@ using report::Prerequisite;
 using wire::Kind;
 
 namespace {
-
-const Mechanism& mechanism(const report::Explanation& e, const std::string& id) {
-    for (const auto& m : e.mechanisms().mechanisms()) {
-        if (m.id() == id) return m;
-    }
-    FAIL("no mechanism " << id);
-    return e.mechanisms().mechanisms(0);
-}
 
 const CostPart& cost(const Mechanism& m, const std::string& part) {
     for (const auto& c : m.costs()) {
@@ -37,19 +30,6 @@ const report::Quantity& overhead(const Mechanism& m, const std::string& part) {
     }
     FAIL("no overhead " << part);
     return m.overhead(0).bytes();
-}
-
-const Prerequisite& need(const Mechanism& m, const std::string& id) {
-    for (const auto& p : m.prerequisites()) {
-        if (p.id() == id) return p;
-    }
-    FAIL("no prerequisite " << id);
-    return m.prerequisites(0);
-}
-
-bool has(const google::protobuf::RepeatedPtrField<std::string>& texts, const std::string& part) {
-    return std::any_of(texts.begin(), texts.end(),
-                       [&](const std::string& text) { return text.find(part) != std::string::npos; });
 }
 
 // One whole life of `bytes` behind a mapping, in pieces of `piece`; each call takes 100 ns.

@@ -10,6 +10,7 @@
 
 #include "analysis/explain_scenario.h"
 #include "analysis/read/scenario_reader.h"
+#include "tools/words_explain.h"
 
 using namespace fragscope;
 using namespace fragscope::analysis;
@@ -199,6 +200,9 @@ TEST_CASE("members that the format does not have are told with their places, and
     const report::Explanation e = explain_scenario(scenario);
     CHECK_FALSE(e.health().complete());
     CHECK(e.health().warnings_size() == 2);
+    const std::string page = tools::render_explanation(e, tools::Style());
+    CHECK(page.find("'size'") != std::string::npos);
+    CHECK(page.find("'block_rounding'") != std::string::npos);
     CHECK(explain_scenario(taken(line(""))).health().complete());
 }
 
