@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,12 +21,15 @@
 
 namespace fragscope::analysis {
 
-// A file or pipe, read once from its beginning.
+class Inflater;
+
+// A file or pipe, read once from its beginning. What is gzipped is decompressed on the way: head() and read()
+// give the content, and places in it are those of the decompressed data.
 class ImportSource {
   public:
     static constexpr std::size_t kHeadBytes = 65536;
 
-    ImportSource() = default;
+    ImportSource();
     ~ImportSource();
     ImportSource(const ImportSource&) = delete;
     ImportSource& operator=(const ImportSource&) = delete;
@@ -39,15 +43,19 @@ class ImportSource {
     // problem() says which.
     std::size_t read(std::span<char> to);
     const std::string& problem() const { return problem_; }
+    bool gzipped() const { return inflater_ != nullptr; }
 
   private:
+    std::size_t read_content(std::span<char> to);
     std::size_t read_file(std::span<char> to);
+    std::vector<char> first_bytes();
 
     std::string path_;
     int fd_ = -1;
     std::vector<char> head_;
     std::size_t taken_of_head_ = 0;
     std::string problem_;
+    std::unique_ptr<Inflater> inflater_;  // null: the file is taken as it is
 };
 
 struct Importer {

@@ -1,6 +1,7 @@
 #include "tests/unit/import/imported.h"
 
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -17,6 +18,23 @@ analysis::ReadResult import_text(std::string_view text, const std::string& kind,
     analysis::ReadResult result = analysis::import_file(path.string(), kind);
     std::filesystem::remove_all(folder);
     return result;
+}
+
+std::string gzipped(std::string_view text) {
+    z_stream stream{};
+    if (deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+        throw std::runtime_error("zlib does not start");
+    std::string out(deflateBound(&stream, text.size()) + 32, '\0');
+    std::string in(text);
+    stream.next_in = reinterpret_cast<Bytef*>(in.data());
+    stream.avail_in = static_cast<uInt>(in.size());
+    stream.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream.avail_out = static_cast<uInt>(out.size());
+    const int result = deflate(&stream, Z_FINISH);
+    out.resize(stream.total_out);
+    deflateEnd(&stream);
+    if (result != Z_STREAM_END) throw std::runtime_error("zlib does not end");
+    return out;
 }
 
 std::string events_in_words(const analysis::Trace& trace) {
