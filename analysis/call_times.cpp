@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "analysis/kinds.h"
@@ -34,28 +33,29 @@ report::CallTimes times_in(const DurationHistogram& durations, const std::string
     return out;
 }
 
-TimesByKind call_times_of(const Trace& trace, ProcessIndex process) {
-    TimesByKind out;
-    if (process.value >= trace.events.size()) return out;
-    std::map<Kind, std::vector<std::pair<FunctionId, DurationHistogram>>> seen;
-    for (const Event& event : trace.events[process.value]) {
-        if (event.failed() || event.duration_ns == 0 || !takes_or_gives(event.kind)) continue;
-        if (event.has(wire::kByShim) || event.has(wire::kContinued)) continue;
-        auto& functions = seen[event.kind];
-        auto found = std::find_if(functions.begin(), functions.end(),
-                                  [&](const auto& one) { return one.first == event.function; });
-        if (found == functions.end()) {
-            if (functions.size() == kFunctionsOfAKind) continue;
-            found = functions.insert(functions.end(), {event.function, {}});
-        }
-        found->second.add(event.duration_ns);
+void CallTimesWatch::add(const Event& event) {
+    if (event.failed() || event.duration_ns == 0 || !takes_or_gives(event.kind)) return;
+    if (event.has(wire::kByShim) || event.has(wire::kContinued)) return;
+    std::vector<Timed>& functions = by_kind_[static_cast<std::size_t>(event.kind)];
+    auto found = std::find_if(functions.begin(), functions.end(),
+                              [&](const Timed& one) { return one.function == event.function; });
+    if (found == functions.end()) {
+        if (functions.size() == kFunctionsOfAKind) return;
+        found = functions.insert(functions.end(), {event.function, {}});
     }
-    for (const auto& [kind, functions] : seen) {
+    found->durations.add(event.duration_ns);
+}
+
+TimesByKind CallTimesWatch::times(const std::vector<std::string>& functions) const {
+    TimesByKind out;
+    for (std::size_t kind = 0; kind < by_kind_.size(); ++kind) {
+        if (by_kind_[kind].empty()) continue;
         const auto most = std::max_element(
-            functions.begin(), functions.end(),
-            [](const auto& a, const auto& b) { return a.second.count() < b.second.count(); });
-        const std::uint32_t name = most->first.value;
-        out[kind] = times_in(most->second, name < trace.functions.size() ? trace.functions[name] : "");
+            by_kind_[kind].begin(), by_kind_[kind].end(),
+            [](const Timed& a, const Timed& b) { return a.durations.count() < b.durations.count(); });
+        const std::uint32_t name = most->function.value;
+        out[static_cast<Kind>(kind)] =
+            times_in(most->durations, name < functions.size() ? functions[name] : "");
     }
     return out;
 }

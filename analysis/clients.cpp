@@ -47,31 +47,26 @@ const char* client_name(ClientKind kind) {
     return "";
 }
 
-std::vector<Client> clients_of(const Trace& trace, ProcessIndex process) {
-    std::vector<Client> out;
-    if (process.value < trace.events.size()) {
-        std::vector<bool> blocks(trace.functions.size());
-        bool any = false;
-        for (std::size_t i = 0; i < trace.functions.size(); ++i) {
-            const std::string_view name = trace.functions[i];
-            blocks[i] = name.find("reportMemoryUsageToProfiler") != std::string_view::npos ||
-                        name.find("reportOutOfMemoryToProfiler") != std::string_view::npos ||
-                        name.starts_with("RMM ");
-            any = any || blocks[i];
-        }
-        // The names are of all processes: what this one called is in its events.
-        if (any) {
-            for (const Event& event : trace.events[process.value]) {
-                if (event.kind < wire::Kind::kBlockAcquired || event.kind > wire::Kind::kBlockStream)
-                    continue;
-                if (event.function.value >= blocks.size() || !blocks[event.function.value]) continue;
-                const bool rmm = trace.functions[event.function.value].starts_with("RMM ");
-                add(out, rmm ? ClientKind::kRmm : ClientKind::kPyTorch,
-                    rmm ? "its log" : "its allocator reports its blocks", true);
-                break;
-            }
-        }
+BlockTellers::BlockTellers(const Trace& trace) : by_function_(trace.functions.size()) {
+    for (std::size_t i = 0; i < trace.functions.size(); ++i) {
+        const std::string_view name = trace.functions[i];
+        if (name.starts_with("RMM "))
+            by_function_[i] = ClientKind::kRmm;
+        else if (name.find("reportMemoryUsageToProfiler") != std::string_view::npos ||
+                 name.find("reportOutOfMemoryToProfiler") != std::string_view::npos)
+            by_function_[i] = ClientKind::kPyTorch;
     }
+}
+
+void BlockTellers::add(const Event& event) {
+    if (event.kind < wire::Kind::kBlockAcquired || event.kind > wire::Kind::kBlockStream || found_) return;
+    if (event.function.value < by_function_.size()) found_ = by_function_[event.function.value];
+}
+
+std::vector<Client> clients_of(const Trace& trace, ProcessIndex process, const BlockTellers& tellers) {
+    std::vector<Client> out;
+    if (const auto kind = tellers.found())
+        add(out, *kind, *kind == ClientKind::kRmm ? "its log" : "its allocator reports its blocks", true);
     if (process.value < trace.names.size()) {
         std::vector<std::string_view> files;
         for (const auto& [id, module] : trace.names[process.value].modules)

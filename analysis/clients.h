@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,21 @@ struct Client {
 };
 
 const char* client_name(ClientKind kind);
-std::vector<Client> clients_of(const Trace& trace, ProcessIndex process);
+
+// Whether a process's framework told of its blocks, by the first function by which one did.
+class BlockTellers {
+  public:
+    explicit BlockTellers(const Trace& trace);
+    // Every event of the process.
+    void add(const Event& event);
+    // The framework whose allocator tells; nothing: none does.
+    std::optional<ClientKind> found() const { return found_; }
+
+  private:
+    std::vector<std::optional<ClientKind>> by_function_;  // by FunctionId
+    std::optional<ClientKind> found_;
+};
+
+std::vector<Client> clients_of(const Trace& trace, ProcessIndex process, const BlockTellers& tellers);
 
 }  // namespace fragscope::analysis

@@ -1,31 +1,16 @@
 #include "analysis/costs.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <utility>
 
 namespace fragscope::analysis {
-
-std::size_t DurationHistogram::bucket_of(std::uint64_t ns) {
-    if (ns < kSteps) return static_cast<std::size_t>(ns);
-    const unsigned shift = static_cast<unsigned>(std::bit_width(ns)) - 6;  // leaves 6 bits: 32 … 63
-    return static_cast<std::size_t>(shift) * kSteps + static_cast<std::size_t>(ns >> shift);
-}
 
 std::uint64_t DurationHistogram::end_of(std::size_t bucket) {
     if (bucket < 2 * kSteps) return bucket;
     const std::size_t shift = bucket / kSteps - 1;
     const std::uint64_t mantissa = bucket % kSteps + kSteps;
     return ((mantissa + 1) << shift) - 1;
-}
-
-void DurationHistogram::add(std::uint64_t ns) {
-    if (counts_.empty()) counts_.resize(kBuckets);
-    ++counts_[std::min(bucket_of(ns), kBuckets - 1)];
-    least_ = count_ == 0 ? ns : std::min(least_, ns);
-    ++count_;
-    largest_ = std::max(largest_, ns);
 }
 
 std::uint64_t DurationHistogram::quantile(double share) const {

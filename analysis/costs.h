@@ -1,7 +1,10 @@
 // Durations of calls by function, in memory that does not grow with their number.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -13,7 +16,16 @@ namespace fragscope::analysis {
 // Counts of durations in steps of at most 1/32 of their value.
 class DurationHistogram {
   public:
-    void add(std::uint64_t ns);
+    void add(std::uint64_t ns) {
+        if (count_ == 0) {
+            counts_.resize(kBuckets);
+            least_ = ns;
+        }
+        ++counts_[std::min(bucket_of(ns), kBuckets - 1)];
+        ++count_;
+        least_ = std::min(least_, ns);
+        largest_ = std::max(largest_, ns);
+    }
     std::uint64_t count() const { return count_; }
     std::uint64_t least() const { return least_; }  // 0: there are none
     std::uint64_t largest() const { return largest_; }
@@ -24,7 +36,11 @@ class DurationHistogram {
   private:
     static constexpr unsigned kSteps = 32;  // per power of two
     static constexpr std::size_t kBuckets = 60 * kSteps;
-    static std::size_t bucket_of(std::uint64_t ns);
+    static std::size_t bucket_of(std::uint64_t ns) {
+        if (ns < kSteps) return static_cast<std::size_t>(ns);
+        const unsigned shift = static_cast<unsigned>(std::bit_width(ns)) - 6;  // leaves 6 bits: 32 … 63
+        return static_cast<std::size_t>(shift) * kSteps + static_cast<std::size_t>(ns >> shift);
+    }
     static std::uint64_t end_of(std::size_t bucket);  // largest duration in it
 
     std::vector<std::uint64_t> counts_;

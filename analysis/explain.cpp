@@ -205,9 +205,16 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number, co
     const Failure& failure = failures[number - 1];
     out.set_id(fmt::format("failure:{}", number));
     ConsumerRecorder consumers;
-    SessionWalk walk(trace, [&](ProcessIndex process, const ProcessState& state, const Event& event) {
-        if (process == failure.process) consumers.add(state, event);
-    });
+    RunWatch run = watch_for(trace, failure);
+    SessionWalk walk(
+        trace,
+        [&](ProcessIndex process, const ProcessState& state, const Event& event) {
+            if (process == failure.process) consumers.add(state, event);
+        },
+        1,
+        [&](ProcessIndex process, std::span<const Event> events) {
+            if (process == failure.process) run.add(events);
+        });
     Situation situation = situation_at(trace, failure, walk);
     set_contract(situation,
                  contract_of(situation.request, options.contract, consumers, trace, failure.process));
@@ -222,8 +229,8 @@ report::Explanation explain_failure(const Trace& trace, std::uint32_t number, co
         }
         return out;
     }
-    measure(situation, trace, walk);
-    look_at_the_run(situation);
+    measure(situation, walk);
+    look_at_the_run(situation, &run);
     conclude(situation, out);
     add_call_sites(situation.internal, trace, failure.process, options.stack_words, *out.mutable_measures());
     if (const auto balance = balance_of(situation)) {

@@ -214,8 +214,8 @@ report::Explanation explained(const Trace& trace, const NamedMoment& moment, con
                            s.physical.snapshot.value_or(0)));
     *out.mutable_request() = request_message(s, moment, question, chosen);
     if (refused_for_its_size(s, out)) return out;
-    measure(s, trace, walk);
-    look_at_the_run(s);
+    measure(s, walk);
+    look_at_the_run(s, nullptr);
     conclude(s, out);
     add_call_sites(s.internal, trace, moment.process, words, *out.mutable_measures());
     point_to_other_moments(s, out);

@@ -167,16 +167,16 @@ class ExtentChunks {
         std::array<Value, kMost> values;
     };
 
-    // The last of the sorted values that is not greater than x; the first one is not. Without branches: which half
-    // it is cannot be foretold.
+    // The last of the sorted values that is not greater than x; the first one is not. A pointer that is chosen
+    // becomes a conditional move: which half it is cannot be foretold, and a branch would miss every other time.
     static std::size_t last_not_behind(const std::uint64_t* values, std::size_t count, std::uint64_t x) {
-        std::size_t at = 0;
+        const std::uint64_t* at = values;
         while (count > 1) {
             const std::size_t half = count / 2;
-            at += half & (std::size_t{0} - static_cast<std::size_t>(values[at + half] <= x));
+            at = at[half] <= x ? at + half : at;
             count -= half;
         }
-        return at;
+        return static_cast<std::size_t>(at - values);
     }
 
     void move_up(Chunk& chunk, std::size_t from) {

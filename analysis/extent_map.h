@@ -22,14 +22,16 @@ constexpr Range range_of(std::uint64_t begin, std::uint64_t bytes) {
     return {begin, end < begin ? UINT64_MAX : end};
 }
 
+// Without the call that std::has_single_bit is where the processor may lack the instruction.
+constexpr bool is_power_of_two(std::uint64_t value) { return value != 0 && (value & (value - 1)) == 0; }
 // The whole units in the value. Almost all units are powers of two, and a division is dear.
 constexpr std::uint64_t units_in(std::uint64_t value, std::uint64_t unit) {
-    return std::has_single_bit(unit) ? value >> std::countr_zero(unit) : value / unit;
+    return is_power_of_two(unit) ? value >> std::countr_zero(unit) : value / unit;
 }
 // Up or down to a multiple of `unit` (0 and 1: unchanged); up saturates at the last multiple that fits.
 constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t unit) {
     if (unit <= 1) return value;
-    return std::has_single_bit(unit) ? value & ~(unit - 1) : value - value % unit;
+    return is_power_of_two(unit) ? value & ~(unit - 1) : value - value % unit;
 }
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
     const std::uint64_t down = round_down(value, unit);

@@ -31,7 +31,7 @@ class ForeignMemory {
     // cuMemFree and cuMemFreeAsync of an address. False: no foreign memory is there.
     bool release(std::uint64_t address);
     // Whatever else begins at an address now: the closing of what was there is missing. False: nothing was.
-    bool forget(std::uint64_t address) { return at_.erase(address) != 0; }
+    bool forget(std::uint64_t address) { return !at_.empty() && at_.erase(address) != 0; }
     void unmap_graphics(ObjectId resource);
 
     void import_external(ObjectId external, std::uint64_t bytes) { external_[external] = bytes; }

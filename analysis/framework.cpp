@@ -17,8 +17,11 @@ void FrameworkState::apply(const Event& event, const ProcessState& after) {
             ++threads_[event.thread].refusals;
         if (event.kind != Kind::kBlockRefused) return;
     }
-    if (event.kind == Kind::kLinearReleased || event.kind == Kind::kUnmapped)
+    if ((event.kind == Kind::kLinearReleased || event.kind == Kind::kUnmapped) &&
+        gave_back_last_ != event.thread) {
         threads_[event.thread].gave_back = true;
+        gave_back_last_ = event.thread;
+    }
     switch (event.kind) {
         case Kind::kBlockAcquired:
             return acquired(event, after);
@@ -189,6 +192,7 @@ void FrameworkState::count_retries(const Event& event) {
         ++books.retries_at_most;
     thread.refusals = 0;
     thread.gave_back = false;
+    gave_back_last_.reset();
 }
 
 }  // namespace fragscope::analysis

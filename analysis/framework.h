@@ -224,6 +224,7 @@ class FrameworkState {
     std::map<std::uint64_t, Segment> segments_;  // by begin
     std::map<std::uint64_t, Arena> arenas_;      // by begin
     std::unordered_map<std::int32_t, Thread> threads_;
+    std::optional<std::int32_t> gave_back_last_;  // a thread of which that is noted; most come in a row
     std::unordered_map<ObjectId, Waited> waiting_;  // by event
     Contradictions contradictions_;
 };

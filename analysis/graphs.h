@@ -26,7 +26,9 @@ class Graphs {
     void release_executable(ObjectId executable);
     void release_graph(ObjectId graph);
     // Something else begins at the address: the driver gave it out anew, so the graph is gone.
-    void forget(std::uint64_t address) { nodes_.erase(address); }
+    void forget(std::uint64_t address) {
+        if (!nodes_.empty()) nodes_.erase(address);
+    }
 
     bool owns(std::uint64_t address) const { return nodes_.contains(address); }
     const std::unordered_map<std::uint64_t, Node>& nodes() const { return nodes_; }

@@ -31,8 +31,7 @@ Scope of_the_run(Scope scope) {
 
 }  // namespace
 
-void measure(Situation& s, const Trace& trace, SessionWalk& walk) {
-    s.call_times = call_times_of(trace, s.failure.process);
+void measure(Situation& s, const SessionWalk& walk) {
     if (s.request.device == kNoDevice) return;
     s.internal = internal_parts_of(walk.failing(), walk.failing_framework(), s.request.device, s.payload,
                                    s.losses, s.physical);

@@ -14,7 +14,7 @@ namespace fragscope::analysis {
 
 // What a page about one failure shows and a summary of many goes without: internal parts, and what calls
 // cost. `walk` stands at the situation's moment.
-void measure(Situation& situation, const Trace& trace, SessionWalk& walk);
+void measure(Situation& situation, const SessionWalk& walk);
 
 // All but call sites.
 report::Measures measures_of(const Situation& situation);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "analysis/request.h"
 #include "analysis/session.h"
 
 namespace fragscope::analysis {
@@ -25,28 +24,13 @@ Capability capability_of(const trace::Device* device, std::uint32_t attribute, c
 
 }  // namespace
 
-MechanismFacts mechanism_facts_of(const Trace& trace, ProcessIndex process, int device,
-                                  const RequestMade& request) {
-    MechanismFacts out;
-    out.times = SizedTimes::of(trace, process, device);
-    out.reuse = recurrence_of(trace, process, device, request);
-    out.clients = clients_of(trace, process);
-    if (process.value < trace.events.size()) {
-        for (const Event& event : trace.events[process.value]) {
-            if (event.failed() || event.has(wire::kByShim)) continue;
-            if (event.kind == wire::Kind::kIpcExported) ++out.ipc_exports;
-            if (event.kind == wire::Kind::kHandleCreated && device_of_call(event) == device)
-                out.creates_handles = true;
-            if (event.kind == wire::Kind::kPoolAcquired && event.device == device) out.uses_pools = true;
-        }
-    }
+void add_capabilities(MechanismFacts& facts, const Trace& trace, ProcessIndex process, int device) {
     const trace::Device* about = device_of(trace, process, device);
-    out.virtual_memory = capability_of(about, kVirtualMemoryManagementSupported,
-                                       "CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED",
-                                       out.creates_handles, "cuMemCreate");
-    out.pools = capability_of(about, kMemoryPoolsSupported, "CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED",
-                              out.uses_pools, "cuMemAllocAsync");
-    return out;
+    facts.virtual_memory = capability_of(about, kVirtualMemoryManagementSupported,
+                                         "CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED",
+                                         facts.creates_handles, "cuMemCreate");
+    facts.pools = capability_of(about, kMemoryPoolsSupported, "CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED",
+                                facts.uses_pools, "cuMemAllocAsync");
 }
 
 }  // namespace fragscope::analysis

@@ -31,7 +31,7 @@ struct MechanismFacts {
     bool uses_pools = false;
 };
 
-MechanismFacts mechanism_facts_of(const Trace& trace, ProcessIndex process, int device,
-                                  const RequestMade& request);
+// What is witnessed stands in `facts`: adds what the device's attributes say.
+void add_capabilities(MechanismFacts& facts, const Trace& trace, ProcessIndex process, int device);
 
 }  // namespace fragscope::analysis

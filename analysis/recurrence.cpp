@@ -1,7 +1,6 @@
 #include "analysis/recurrence.h"
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "analysis/request.h"
 
@@ -32,34 +31,36 @@ Interval Recurrence::uses() const {
     return {acquisitions / most_at_once, (acquisitions + most_at_once - 1) / most_at_once};
 }
 
-Recurrence recurrence_of(const Trace& trace, ProcessIndex process, int device, const RequestMade& request) {
-    Recurrence out;
-    const Kind kind = request.kind;
-    out.kind = kind;
-    out.bytes = request.bytes;
-    out.site_known = request.stack != 0;
-    const Kind release = release_of(kind);
-    if (release == Kind::kNone || request.bytes == 0 || process.value >= trace.events.size()) return out;
-    const auto name_of = [&](const Event& event) {
-        return kind == Kind::kHandleCreated ? event.object.value : event.address.value;
-    };
-    std::unordered_set<std::uint64_t> live;
-    for (const Event& event : trace.events[process.value]) {
-        if (event.failed() || event.has(wire::kByShim) || event.has(wire::kCaptured)) continue;
-        if (event.kind == kind && event.bytes.value == request.bytes && device_of_call(event) == device) {
-            ++out.acquisitions;
-            if (out.site_known && event.stack == request.stack) ++out.at_this_site;
-            live.insert(name_of(event));
-            out.most_at_once = std::max<std::uint64_t>(out.most_at_once, live.size());
-        } else if (!live.empty() &&
-                   (event.kind == release ||
-                    // cuMemFree takes memory of a pool too, and cuMemFreeAsync linear memory.
-                    (event.kind == Kind::kLinearReleased && kind == Kind::kPoolAcquired) ||
-                    (event.kind == Kind::kPoolReleased && kind == Kind::kLinearAcquired))) {
-            live.erase(name_of(event));
-        }
+RecurrenceWatch::RecurrenceWatch(int device, const RequestMade& request)
+    : device_(device),
+      request_(request),
+      release_(request.bytes == 0 ? Kind::kNone : release_of(request.kind)) {
+    seen_.kind = request.kind;
+    seen_.bytes = request.bytes;
+    seen_.site_known = request.stack != 0;
+}
+
+std::uint64_t RecurrenceWatch::name_of(const Event& event) const {
+    return request_.kind == Kind::kHandleCreated ? event.object.value : event.address.value;
+}
+
+void RecurrenceWatch::add(const Event& event) {
+    const Kind kind = request_.kind;
+    const bool made = event.kind == kind && event.bytes.value == request_.bytes;
+    if (!made && live_.empty()) return;
+    if (release_ == Kind::kNone) return;
+    if (event.failed() || event.has(wire::kByShim) || event.has(wire::kCaptured)) return;
+    if (made && device_of_call(event) == device_) {
+        ++seen_.acquisitions;
+        if (seen_.site_known && event.stack == request_.stack) ++seen_.at_this_site;
+        live_.insert(name_of(event));
+        seen_.most_at_once = std::max<std::uint64_t>(seen_.most_at_once, live_.size());
+    } else if (!live_.empty() && (event.kind == release_ ||
+                                  // cuMemFree takes memory of a pool too, and cuMemFreeAsync linear memory.
+                                  (event.kind == Kind::kLinearReleased && kind == Kind::kPoolAcquired) ||
+                                  (event.kind == Kind::kPoolReleased && kind == Kind::kLinearAcquired))) {
+        live_.erase(name_of(event));
     }
-    return out;
 }
 
 }  // namespace fragscope::analysis

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_set>
 
 #include "analysis/quantity.h"
 #include "analysis/trace.h"
@@ -27,9 +28,26 @@ struct RequestMade {
     wire::Kind kind = wire::Kind::kNone;
     std::uint64_t bytes = 0;
     std::uint32_t stack = 0;  // 0: no site in particular
+    bool operator==(const RequestMade&) const = default;
 };
 
 // Of kLinearAcquired, kHandleCreated, kPoolAcquired and kBlockAcquired; nothing is counted for other kinds.
-Recurrence recurrence_of(const Trace& trace, ProcessIndex process, int device, const RequestMade& request);
+class RecurrenceWatch {
+  public:
+    RecurrenceWatch(int device, const RequestMade& request);
+    // Every event of the process, in order.
+    void add(const Event& event);
+    const Recurrence& seen() const { return seen_; }
+    bool follows(const RequestMade& request) const { return request_ == request; }
+
+  private:
+    std::uint64_t name_of(const Event& event) const;
+
+    int device_;
+    RequestMade request_;
+    wire::Kind release_;  // kNone: nothing is counted
+    Recurrence seen_;
+    std::unordered_set<std::uint64_t> live_;
+};
 
 }  // namespace fragscope::analysis

@@ -102,15 +102,16 @@ std::vector<std::string> happened_between(const Trace& trace, ProcessIndex proce
     const auto& events = trace.events[process.value];
     std::array<std::uint64_t, kHappenings.size()> counts{};
     std::uint64_t images = 0, launches = 0;
-    for (std::size_t i = from; i < std::min(to, events.size()); ++i) {
-        const Event& event = events[i];
-        if (event.failed() || event.has(wire::kByShim) || event.has(wire::kContinued)) continue;
+    Kinds kinds = kinds_of({Kind::kCalled});
+    for (const Happening& each : kHappenings) kinds.set(static_cast<std::size_t>(each.kind));
+    events.for_each_of(kinds, from, std::min(to, events.size()), [&](std::size_t, const Event& event) {
+        if (event.failed() || event.has(wire::kByShim) || event.has(wire::kContinued)) return;
         if (event.kind == Kind::kModuleLoaded) images += std::min(event.bytes.value, UINT64_MAX - images);
         if (is_launch(trace, event)) ++launches;
         for (std::size_t k = 0; k < kHappenings.size(); ++k) {
             if (kHappenings.at(k).kind == event.kind) ++counts.at(k);
         }
-    }
+    });
     for (std::size_t k = 0; k < kHappenings.size(); ++k) {
         if (counts.at(k) == 0) continue;
         const Happening& row = kHappenings.at(k);

@@ -1,16 +1,19 @@
 #include "analysis/seeker.h"
 
 #include <algorithm>
+#include <future>
 #include <utility>
 
+#include "analysis/beside.h"
 #include "analysis/session.h"
 
 namespace fragscope::analysis {
 
 StateSeeker::StateSeeker(const Trace& trace, ProcessIndex process, Watcher watcher, std::size_t copies,
-                         std::size_t shortest)
+                         std::size_t shortest, Reader reader)
     : events_(&trace.events[process.value]),
       watcher_(std::move(watcher)),
+      reader_(std::move(reader)),
       copies_(std::max<std::size_t>(copies, 1)),
       interval_(std::max(events_->size() / copies_ + 1, std::max<std::size_t>(shortest, 1))),
       now_{state_of(trace, process), {}, 0} {
@@ -29,16 +32,31 @@ void StateSeeker::move_to(std::size_t index) {
 
 void StateSeeker::go_back(std::size_t index) { now_ = kept_[std::min(index / interval_, kept_.size() - 1)]; }
 
+namespace {
+constexpr std::size_t kWorthAThread = 4096;  // events
+}
+
 void StateSeeker::apply_up_to(std::size_t end) {
-    events_->for_each(now_.next, end, [&](std::size_t index, const Event& event) {
-        now_.state.apply(event);
-        now_.framework.apply(event, now_.state);
-        now_.next = index + 1;
-        ++replayed_;
-        if (index < watched_) return;
-        ++watched_;
-        if (watcher_) watcher_(now_.state, event);
-    });
+    while (now_.next < end) {
+        const EventLog::Run run = events_->run(now_.next, end);
+        const std::size_t told = std::min(run.events.size(), watched_ - std::min(watched_, now_.next));
+        const std::span<const Event> fresh = run.events.subspan(told);
+        std::future<void> reading;
+        if (reader_ && fresh.size() >= kWorthAThread) {
+            reading = beside([&] { reader_(fresh); });
+        } else if (reader_ && !fresh.empty()) {
+            reader_(fresh);
+        }
+        for (const Event& event : run.events.first(told)) apply(event);
+        for (const Event& event : fresh) {
+            apply(event);
+            if (watcher_) watcher_(now_.state, event);
+        }
+        if (reading.valid()) reading.get();
+        now_.next += run.events.size();
+        replayed_ += run.events.size();
+        watched_ = std::max(watched_, now_.next);
+    }
 }
 
 }  // namespace fragscope::analysis

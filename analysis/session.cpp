@@ -69,7 +69,7 @@ ProcessState state_of(const Trace& trace, ProcessIndex process) {
     return ProcessState(pages_of(trace, process), pid);
 }
 
-SessionWalk::SessionWalk(const Trace& trace, Watcher watcher, std::size_t copies)
+SessionWalk::SessionWalk(const Trace& trace, Watcher watcher, std::size_t copies, Reader reader)
     : trace_(trace), neighbours_(trace) {
     for (std::uint32_t process = 0; process < trace.events.size(); ++process) {
         StateSeeker::Watcher told;
@@ -78,7 +78,10 @@ SessionWalk::SessionWalk(const Trace& trace, Watcher watcher, std::size_t copies
                 watcher({process}, state, event);
             };
         }
-        own_.emplace_back(trace, ProcessIndex{process}, std::move(told), copies);
+        StateSeeker::Reader read;
+        if (reader) read = [reader, process](std::span<const Event> events) { reader({process}, events); };
+        own_.emplace_back(trace, ProcessIndex{process}, std::move(told), copies, StateSeeker::kShortest,
+                          std::move(read));
     }
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -99,8 +100,11 @@ class SessionWalk {
   public:
     // Told of each event of each process once, in the order of its process, with the state after it.
     using Watcher = std::function<void(ProcessIndex, const ProcessState&, const Event&)>;
+    // The same without a state, for many events at a time; see StateSeeker::Reader.
+    using Reader = std::function<void(ProcessIndex, std::span<const Event>)>;
 
-    explicit SessionWalk(const Trace& trace, Watcher watcher = nullptr, std::size_t copies = 1);
+    explicit SessionWalk(const Trace& trace, Watcher watcher = nullptr, std::size_t copies = 1,
+                         Reader reader = nullptr);
 
     // Moves to the failure's moment, also back to it: what a framework's allocator gave up is looked at where
     // the driver refused, and other threads may have failed since.

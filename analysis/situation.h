@@ -24,6 +24,7 @@
 #include "analysis/probes.h"
 #include "analysis/quantity.h"
 #include "analysis/request.h"
+#include "analysis/run_watch.h"
 #include "analysis/session.h"
 #include "analysis/witnesses.h"
 
@@ -129,16 +130,16 @@ struct Situation {
     std::uint64_t unmapped_bytes = 0;  // use them
     std::optional<FrameworkAtFailure> framework;  // of the request's device
     std::vector<Limit> limits;                    // that stand against this request
-    Quantity held_by_importers;  // freed by this process, and still mapped by one that imported it
-    std::uint64_t importers_hold = 0;             // allocations
-    Quantity leaked;             // physical handles that nothing maps and nobody can release any more
+    Quantity held_by_importers;        // freed by this process, and still mapped by one that imported it
+    std::uint64_t importers_hold = 0;  // allocations
+    Quantity leaked;                   // physical handles that nothing maps and nobody can release any more
     std::uint64_t leaks = 0;
-    bool one_run_needed = false;        // the driver needs one physical run for this request
-    std::optional<PhysicalRuns> runs;   // nothing: not known
+    bool one_run_needed = false;       // the driver needs one physical run for this request
+    std::optional<PhysicalRuns> runs;  // nothing: not known
     // Written by hand (a scenario): what is said is taken at its word, and nothing else is known.
     bool stated = false;
-    bool stated_refusal = false;        // it says that the driver refused, for no reason that it knows
-    std::vector<std::string> inexact;   // which of its amounts are intervals, by their names
+    bool stated_refusal = false;       // it says that the driver refused, for no reason that it knows
+    std::vector<std::string> inexact;  // which of its amounts are intervals, by their names
     AddressSpace space;
     std::uint64_t mapped = 0;
     std::uint64_t managed = 0;
@@ -165,7 +166,8 @@ struct Situation {
     InternalParts internal;
     // Which memory could be moved; nothing: not known.
     std::optional<Movable> movable;
-    // Facts of the whole run, for the comparison of mechanisms; nothing: no run stands behind it, or nobody asked.
+    // Facts of the whole run, for the comparison of mechanisms; nothing: no run stands behind it, or nobody
+    // asked.
     std::optional<MechanismFacts> facts;
     std::string succeeded_later;  // "The same request succeeded … later, after …."; empty: not seen
 };
@@ -176,8 +178,11 @@ void set_contract(Situation& situation, Contract contract);
 // `walk` stands before this failure and is moved to it. Its contract is what the call alone shows.
 Situation situation_at(const Trace& trace, const Failure& failure, SessionWalk& walk);
 
-// Adds `facts`: a walk over the process's whole run, for those who compare mechanisms.
-void look_at_the_run(Situation& situation);
+// Adds `call_times` and `facts`, of the process's whole run. `watch`, unless null, has read the beginning of
+// the run; where it follows another request, or is null, the run is read from its beginning.
+void look_at_the_run(Situation& situation, RunWatch* watch);
+// Before the failure's situation is known: a watch that should turn out to follow its request.
+RunWatch watch_for(const Trace& trace, const Failure& failure);
 
 std::uint64_t since_start(const Trace& trace, TimeNs time);
 

@@ -74,28 +74,25 @@ bool has_size(TimedCall call) {
     }
 }
 
-SizedTimes SizedTimes::of(const Trace& trace, ProcessIndex process, int device) {
-    SizedTimes out;
-    if (process.value >= trace.events.size()) return out;
-    std::vector<bool> copying;
-    for (const std::string& function : trace.functions) copying.push_back(copies(function));
-    for (const Event& event : trace.events[process.value]) {
-        // No call takes no time: zero stands for a duration that was not taken.
-        if (event.duration_ns == 0 || event.failed()) continue;
-        if (event.has(wire::kByShim) || event.has(wire::kContinued) || event.has(wire::kCaptured)) continue;
-        // A handle's memory may lie elsewhere than the current context's device, and host memory is no
-        // backing of it.
-        if (event.kind == Kind::kHandleCreated ? device_of_call(event) != device
-                                               : event.device != device && event.device != kNoDevice)
-            continue;
-        std::optional<TimedCall> call = timed_call(event.kind);
-        if (!call && event.kind == Kind::kCalled && event.function.value < copying.size() &&
-            copying[event.function.value]) {
-            call = TimedCall::kCopy;
-        }
-        if (call) out.add(*call, event.bytes.value, event.duration_ns);
+SizedTimesWatch::SizedTimesWatch(const Trace& trace, int device) : device_(device) {
+    for (const std::string& function : trace.functions) copying_.push_back(copies(function));
+}
+
+void SizedTimesWatch::add(const Event& event) {
+    // No call takes no time: zero stands for a duration that was not taken.
+    if (event.duration_ns == 0 || event.failed()) return;
+    if (event.has(wire::kByShim) || event.has(wire::kContinued) || event.has(wire::kCaptured)) return;
+    // A handle's memory may lie elsewhere than the current context's device, and host memory is no
+    // backing of it.
+    if (event.kind == Kind::kHandleCreated ? device_of_call(event) != device_
+                                           : event.device != device_ && event.device != kNoDevice)
+        return;
+    std::optional<TimedCall> call = timed_call(event.kind);
+    if (!call && event.kind == Kind::kCalled && event.function.value < copying_.size() &&
+        copying_[event.function.value]) {
+        call = TimedCall::kCopy;
     }
-    return out;
+    if (call) times_.add(*call, event.bytes.value, event.duration_ns);
 }
 
 const DurationHistogram& SizedTimes::at(TimedCall call, std::size_t size_class) const {

@@ -39,9 +39,6 @@ bool has_size(TimedCall call);  // its record names one
 
 class SizedTimes {
   public:
-    // Successful calls of the program with a duration, that are of the device or of none.
-    static SizedTimes of(const Trace& trace, ProcessIndex process, int device);
-
     void add(TimedCall call, std::uint64_t bytes, std::uint64_t duration_ns);
     // Calls of the size class of `bytes`; where there was none, of the nearest class, and `other_sizes` says
     // so. Nothing: no such call was timed. `bytes` does not matter where the call has no size.
@@ -56,6 +53,20 @@ class SizedTimes {
     report::SizedTimes message(TimedCall call, std::size_t size_class) const;
 
     std::vector<DurationHistogram> histograms_;  // empty, or kTimedCalls * kClasses
+};
+
+// Takes from a process's events the successful calls of the program with a duration, that are of the device
+// or of none.
+class SizedTimesWatch {
+  public:
+    SizedTimesWatch(const Trace& trace, int device);
+    void add(const Event& event);
+    const SizedTimes& times() const { return times_; }
+
+  private:
+    int device_;
+    std::vector<bool> copying_;  // by FunctionId
+    SizedTimes times_;
 };
 
 }  // namespace fragscope::analysis

@@ -122,22 +122,18 @@ std::vector<report::Comparison> workload_mechanisms(const Trace& trace) {
     std::vector<report::Comparison> out;
     for (std::uint32_t index = 0; index < trace.events.size(); ++index) {
         for (const auto& [device, sizes] : sizes_of(trace.events[index])) {
-            std::optional<MechanismFacts> facts;
+            std::vector<RequestMade> requests;
+            for (const Size& size : sizes.most) requests.push_back({size.key.kind, size.key.bytes, 0});
+            RunWatch run(trace, {index}, device, requests);
+            run.finish();
             for (const Size& size : sizes.most) {
                 Situation s = situation_for(trace, {index}, size, sizes);
-                if (!facts) {
-                    look_at_the_run(s);
-                    facts = s.facts;
-                } else {
-                    // What calls took is the same for all of them, and is told once.
-                    s.facts = facts;
-                    s.facts->reuse =
-                        recurrence_of(trace, {index}, device, {size.key.kind, size.key.bytes, 0});
-                }
+                s.facts = run.facts({size.key.kind, size.key.bytes, 0});
                 report::Comparison comparison = mechanisms_for_a_run(s);
                 comparison.set_subject(fmt::format(
                     "process {}, {}: {}", index,
                     s.device.empty() ? fmt::format("device {}", device) : s.device, comparison.subject()));
+                // What calls took is the same for all of them, and is told once.
                 if (&size != &sizes.most.front()) comparison.clear_measured();
                 comparison.set_process(index);
                 comparison.set_device(s.device);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "analysis/beside.h"
+
 namespace fragscope::analysis {
 
 namespace {
@@ -19,6 +21,9 @@ struct Slice {
 class FileSource : public EventSource {
   public:
     FileSource(std::shared_ptr<EventFile> file, std::vector<BatchPlace> batches);
+    ~FileSource() override { file_->forget(this); }
+    FileSource(const FileSource&) = delete;
+    FileSource& operator=(const FileSource&) = delete;
     std::span<const BlockFacts> blocks() const override { return blocks_; }
     std::shared_ptr<const std::vector<Event>> load(std::size_t block) const override;
 
@@ -29,6 +34,7 @@ class FileSource : public EventSource {
     std::vector<std::uint64_t> cuts_of(std::size_t begin, std::size_t end) const;
     void add_slice(const Slice& slice);
     void end_block();
+    void fill(std::size_t block, BatchFile& file, std::vector<Event>& events) const;
 
     std::shared_ptr<EventFile> file_;
     std::vector<BatchPlace> batches_;
@@ -119,8 +125,8 @@ void FileSource::add_large_group(std::size_t begin, std::size_t end) {
                 const auto behind = std::lower_bound(sequences.begin(), sequences.end(), cuts[block]);
                 to = static_cast<std::size_t>(behind - sequences.begin());
             }
-            by_block[block].push_back(
-                {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to)});
+            by_block[block].push_back({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(from),
+                                       static_cast<std::uint32_t>(to)});
             from = to;
         }
     }
@@ -130,37 +136,39 @@ void FileSource::add_large_group(std::size_t begin, std::size_t end) {
     }
 }
 
-std::shared_ptr<const std::vector<Event>> FileSource::load(std::size_t block) const {
-    if (auto kept = file_->kept(this, block)) return kept;
-    const EventFile::Events events = file_->make_room(blocks_[block].count);
-    Event* out = events->data();
+void FileSource::fill(std::size_t block, BatchFile& file, std::vector<Event>& events) const {
+    Event* out = events.data();
     bool in_order = true;
     std::uint64_t last = 0;
     for (std::size_t i = block == 0 ? 0 : slices_end_[block - 1]; i < slices_end_[block]; ++i) {
         const Slice& slice = slices_[i];
         const std::size_t count = slice.to - slice.from;
-        file_->decode(batches_[slice.batch], slice.from, slice.to, out);
+        file.decode(batches_[slice.batch], slice.from, slice.to, out);
         in_order &= out->sequence.value >= last;
         out += count;
         last = (out - 1)->sequence.value;
     }
     if (!in_order)
-        std::stable_sort(events->begin(), events->end(),
+        std::stable_sort(events.begin(), events.end(),
                          [](const Event& a, const Event& b) { return a.sequence < b.sequence; });
-    file_->keep(this, block, events);
-    return events;
+}
+
+std::shared_ptr<const std::vector<Event>> FileSource::load(std::size_t block) const {
+    const auto filled = [this](std::size_t which) {
+        return [this, which](BatchFile& file, std::vector<Event>& events) { fill(which, file, events); };
+    };
+    const bool ahead = block + 1 < blocks_.size() && file_->wants_ahead(this, block);
+    auto out = file_->block(this, block, blocks_[block].count, filled(block));
+    if (ahead) file_->decode_ahead(this, block + 1, blocks_[block + 1].count, filled(block + 1));
+    return out;
 }
 
 }  // namespace
 
-EventFile::EventFile(std::shared_ptr<const FileBytes> file, FunctionNames names, std::size_t processes)
-    : file_(std::move(file)),
-      names_(std::move(names)),
-      // A process is followed at up to two places at a time: as the one in question and as another's
-      // neighbour.
-      most_kept_(std::clamp<std::size_t>(2 + 2 * processes, 4, 32)) {}
+BatchFile::BatchFile(std::shared_ptr<const FileBytes> file, FunctionNames names)
+    : file_(std::move(file)), names_(std::move(names)) {}
 
-const BatchColumns& EventFile::read(const BatchPlace& place) {
+const BatchColumns& BatchFile::read(const BatchPlace& place) {
     if (at_ == place.offset) return columns_;
     at_ = UINT64_MAX;
     trace::ChunkHeader header{};
@@ -186,17 +194,61 @@ const BatchColumns& EventFile::read(const BatchPlace& place) {
     return columns_;
 }
 
-void EventFile::decode(const BatchPlace& place, std::size_t from, std::size_t to, Event* out) {
+void BatchFile::decode(const BatchPlace& place, std::size_t from, std::size_t to, Event* out) {
     decode_batch(read(place), functions_, from, to, out);
 }
 
-std::shared_ptr<const std::vector<Event>> EventFile::kept(const void* owner, std::size_t block) {
+EventFile::EventFile(std::shared_ptr<const FileBytes> file, const FunctionNames& names, std::size_t processes)
+    : here_(file, names),
+      ahead_(file, names),
+      // A process is followed at up to two places at a time: as the one in question and as another's
+      // neighbour.
+      most_kept_(std::clamp<std::size_t>(2 + 2 * processes, 4, 32)) {}
+
+std::shared_ptr<const std::vector<Event>> EventFile::block(const void* owner, std::size_t block,
+                                                           std::size_t count, const Fill& fill) {
+    last_ = {owner, block, nullptr};
     const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& each) {
         return each.owner == owner && each.block == block;
     });
-    if (found == kept_.end()) return nullptr;
-    kept_.splice(kept_.begin(), kept_, found);
-    return found->events;
+    if (found != kept_.end()) {
+        kept_.splice(kept_.begin(), kept_, found);
+        return found->events;
+    }
+    Events events;
+    if (coming_.owner == owner && coming_.block == block && coming_.events != nullptr) {
+        events = std::exchange(coming_, {}).events;
+        done_.get();
+    } else {
+        if (coming_.events != nullptr) ++passed_over_;
+        events = make_room(count);
+        fill(here_, *events);
+    }
+    kept_.push_front({owner, block, events});
+    return events;
+}
+
+bool EventFile::wants_ahead(const void* owner, std::size_t block) const {
+    // What nobody has asked for during so many blocks nobody will.
+    constexpr std::size_t kPatience = 16;
+    if (processors() == 1 || last_.owner != owner || block != last_.block + 1) return false;
+    if (coming_.events == nullptr || passed_over_ >= kPatience) return true;
+    return coming_.owner == owner && coming_.block == block;
+}
+
+void EventFile::forget(const void* owner) {
+    if (coming_.owner == owner) {
+        if (done_.valid()) done_.wait();
+        coming_ = {};
+    }
+    kept_.remove_if([&](const Kept& each) { return each.owner == owner; });
+}
+
+void EventFile::decode_ahead(const void* owner, std::size_t block, std::size_t count, const Fill& fill) {
+    if (done_.valid()) done_.wait();
+    passed_over_ = 0;
+    coming_ = {owner, block, make_room(count)};
+    done_ = beside([this, fill, events = coming_.events] { fill(ahead_, *events); });
 }
 
 EventFile::Events EventFile::make_room(std::size_t count) {
@@ -208,10 +260,6 @@ EventFile::Events EventFile::make_room(std::size_t count) {
     auto out = std::make_shared<std::vector<Event>>(std::exchange(spare_, {}));
     out->resize(count);
     return out;
-}
-
-void EventFile::keep(const void* owner, std::size_t block, Events events) {
-    kept_.push_front({owner, block, std::move(events)});
 }
 
 std::shared_ptr<const EventSource> source_of(std::shared_ptr<EventFile> file,

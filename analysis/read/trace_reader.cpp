@@ -99,20 +99,18 @@ class Assembly {
         }
         return "an empty chunk";
     }
-    std::string take(const BatchColumns& batch, const trace::ChunkHeader& header, std::uint64_t offset) {
+    std::string take_events(const ChunkContent& content) {
         if (std::string wrong = misplaced(false); !wrong.empty()) return wrong;
-        if (std::string wrong = make_room(batch.process); !wrong.empty()) return wrong;
-        BatchPlace place{offset, header.checksum, {}};
-        const std::uint64_t max_events = trace::max_events_of_stored(header.stored_bytes);
-        if (std::string wrong = check_batch(batch, max_events, &place.facts); !wrong.empty()) return wrong;
-        for (const std::string_view name : batch.functions) names_.intern(name);
-        batches_[batch.process].push_back(std::move(place));
+        if (std::string wrong = make_room(content.events.process); !wrong.empty()) return wrong;
+        if (!content.wrong.empty()) return content.wrong;
+        for (const std::string_view name : content.events.functions) names_.intern(name);
+        batches_[content.events.process].push_back({content.offset, content.header.checksum, content.facts});
         return "";
     }
     // Nothing can be taken after it.
     void finish(std::shared_ptr<const FileBytes> file) {
         trace_.functions = names_.list();
-        const auto events = std::make_shared<EventFile>(std::move(file), std::move(names_), batches_.size());
+        const auto events = std::make_shared<EventFile>(std::move(file), names_, batches_.size());
         for (std::vector<BatchPlace>& batches : batches_)
             trace_.events.emplace_back(source_of(events, std::move(batches)));
     }
@@ -154,10 +152,9 @@ ReadResult read_whole(const std::string& path) {
     for (;;) {
         const ChunkReader::Next next = reader.next();
         if (next == ChunkReader::Next::kChunk || next == ChunkReader::Next::kEvents) {
-            const std::string wrong =
-                next == ChunkReader::Next::kChunk
-                    ? assembly.take(reader.chunk())
-                    : assembly.take(reader.events(), reader.header(), reader.chunk_offset());
+            const std::string wrong = next == ChunkReader::Next::kChunk
+                                          ? assembly.take(reader.content().chunk)
+                                          : assembly.take_events(reader.content());
             if (wrong.empty()) {
                 trace.file.readable_bytes = reader.offset();
                 continue;

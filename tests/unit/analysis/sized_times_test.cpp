@@ -4,12 +4,23 @@
 #include <doctest/doctest.h>
 
 #include "analysis/recurrence.h"
+#include "analysis/run_watch.h"
 #include "tests/unit/analysis/builder.h"
 
 using namespace fragscope;
 using namespace fragscope::analysis;
 using namespace fragscope::test;
 using wire::Kind;
+
+namespace {
+
+Recurrence recurrence_of(const Trace& trace, const RequestMade& request) {
+    RunWatch watch(trace, {0}, 0, {request});
+    watch.finish();
+    return watch.facts(request).reuse;
+}
+
+}  // namespace
 
 TEST_CASE("percentiles, not means: one call of a second among a hundred leaves the median where it was") {
     SizedTimes times;
@@ -55,7 +66,10 @@ TEST_CASE("only successful calls of the program on this device count, with a dur
     p.reserve(0x40000000, 2 * kMiB).on(kNoDevice);                               // of no device
     p.call(Kind::kAccessSet, 0x40000000, 2 * kMiB).flagged(wire::kContinued);    // the same call again
     p.call(Kind::kHandleCreated, 0, 2 * kMiB, 1, wire::pack_location(3, 0, 0));  // host memory
-    const SizedTimes times = SizedTimes::of(session.trace(), {0}, 0);
+    const Trace trace = session.trace();
+    SizedTimesWatch watch(trace, 0);
+    trace.events[0].for_each(0, trace.events[0].size(), [&](std::size_t, const Event& e) { watch.add(e); });
+    const SizedTimes& times = watch.times();
     const auto all = times.all();
     REQUIRE(all.size() == 2);
     CHECK(all[0].call() == "cuMemAlloc");
@@ -72,15 +86,15 @@ TEST_CASE("recurrence: acquisitions of exactly the size, and how many lived at o
         p.linear(0x10000000, 4 * kMiB).stack(9).linear(0x20000000, 4 * kMiB).linear(0x30000000, 5 * kMiB);
         p.free(0x10000000).free(0x20000000).free(0x30000000);
     }
-    const Recurrence seen = recurrence_of(session.trace(), {0}, 0, {Kind::kLinearAcquired, 4 * kMiB, 9});
+    const Recurrence seen = recurrence_of(session.trace(), {Kind::kLinearAcquired, 4 * kMiB, 9});
     CHECK(seen.acquisitions == 10);
     CHECK(seen.most_at_once == 2);
     CHECK(seen.at_this_site == 5);
     CHECK(seen.uses() == Interval::exactly(5));
-    CHECK_FALSE(recurrence_of(session.trace(), {0}, 0, {Kind::kLinearAcquired, 6 * kMiB, 0}).uses().known());
+    CHECK_FALSE(recurrence_of(session.trace(), {Kind::kLinearAcquired, 6 * kMiB, 0}).uses().known());
     // Three acquisitions for two backings: one or two uses each.
     p.linear(0x10000000, 7 * kMiB).free(0x10000000).linear(0x10000000, 7 * kMiB).linear(0x20000000, 7 * kMiB);
-    CHECK(recurrence_of(session.trace(), {0}, 0, {Kind::kLinearAcquired, 7 * kMiB, 0}).uses() ==
+    CHECK(recurrence_of(session.trace(), {Kind::kLinearAcquired, 7 * kMiB, 0}).uses() ==
           Interval{1, 2});
 }
 
@@ -88,7 +102,7 @@ TEST_CASE("recurrence: a handle is given back by its name") {
     SessionBuilder session;
     auto& p = session.process();
     p.create(1, 2 * kMiB).create(2, 2 * kMiB).release(1).create(3, 2 * kMiB).release(2).release(3);
-    const Recurrence seen = recurrence_of(session.trace(), {0}, 0, {Kind::kHandleCreated, 2 * kMiB, 0});
+    const Recurrence seen = recurrence_of(session.trace(), {Kind::kHandleCreated, 2 * kMiB, 0});
     CHECK(seen.acquisitions == 3);
     CHECK(seen.most_at_once == 2);
 }

@@ -199,6 +199,45 @@ TEST_CASE("searches find what a walk over all events finds") {
     }
 }
 
+TEST_CASE("logs of one file that are gone through side by side, left in the middle, and begun again") {
+    Random random(6);
+    // Blocks are decoded ahead of who goes from one to the next: nobody may get another's, or an old one.
+    std::vector<std::vector<std::vector<Row>>> batches;  // by process
+    test::HandMade file;
+    file.session();
+    for (std::uint32_t process = 0; process < 3; ++process) {
+        batches.push_back(random_batches(70, 8000, 0, random));
+        for (const std::vector<Row>& rows : batches.back()) {
+            trace::Chunk chunk = chunk_of(rows);
+            chunk.mutable_events()->set_process(process);
+            file.chunk(chunk);
+        }
+    }
+    auto result = test::read_bytes(file.end().bytes());
+    REQUIRE(result.trace);
+    std::vector<std::vector<Row>> rows;
+    for (const auto& each : batches) rows.push_back(in_order(each));
+    std::vector<std::size_t> at(3);
+    bool right = true;
+    for (int step = 0; step < 3000; ++step) {
+        const std::size_t process = random() % 3;
+        const EventLog& log = result.trace->events.at(process);
+        if (at[process] >= log.size() || random() % 200 == 0) at[process] = random() % log.size();
+        const EventLog::Run run = log.run(at[process], log.size());
+        for (std::size_t i = 0; i < run.events.size(); ++i)
+            right &= run.events[i].address.value == rows[process][at[process] + i].address;
+        at[process] += run.events.size();
+    }
+    CHECK(right);
+    // One that goes away while its next block is decoded, and the others after it.
+    static_cast<void>(result.trace->events.at(0).run(0, 1));
+    for (std::size_t i = 0; i + 1 < rows[0].size() && i < 150'000; i += 60'000)
+        static_cast<void>(result.trace->events.at(0)[i]);
+    result.trace->events.erase(result.trace->events.begin());
+    CHECK(same(result.trace->events.at(0), rows[1]));
+    CHECK(same(result.trace->events.at(1), rows[2]));
+}
+
 TEST_CASE("a log of a file can be changed: it is taken into memory") {
     const auto result = read({{Row{1, 1}, Row{2, 2}}, {Row{3, 3}}});
     REQUIRE(result.trace);
