@@ -121,13 +121,12 @@ void CounterfactualTable::decide(Counterfactual& row, Quantity as_known,
                          : Quantity::bounded(report::Quantity::needed, standing.needed, needed_.scope(),
                                              "what it needs in this case");
     }
+    if (standing.limited_by != nullptr) row.reason = standing.limited_by->headroom.reason();
     if (standing.available == as_known.interval()) {
         row.available = std::move(as_known);
         return;
     }
-    if (standing.limited_by != nullptr) {
-        row.reason = standing.limited_by->headroom.reason();
-    } else if (situation_.capacity.high() && standing.available.high == situation_.capacity.high()) {
+    if (situation_.capacity.high() && standing.available.high == situation_.capacity.high()) {
         row.reason += !standing.available.low && as_known.low()
                           ? "; the numbers contradict each other, as the sum is more than the device has"
                           : "; no more than the device has";

@@ -89,7 +89,8 @@ void layout_rows(Table& table, const FrameworkAtFailure& own, const AllocatorLay
                      "allocating on that stream, or emptying the cache first",
                      about(layout.of_other_streams, "in no block, and in segments of another stream"));
     }
-    if (layout.block != layout.requested || layout.segment != layout.requested) {
+    // A segment is no smaller than the block in it, and a block no smaller than what was asked for.
+    if (layout.segment != layout.requested) {
         table.change("without_request_rounding", "the rounding of this request", Blame::kRounding,
                      Change::kUnrounds,
                      "with exactly what the program asked for instead of whole blocks and segments",
@@ -311,7 +312,7 @@ std::vector<Counterfactual> address_rows(const Situation& s) {
     const Quantity base =
         s.refused() ? Quantity::bounded(
                           report::Quantity::largest_allocatable,
-                          {space.small_witnessed_largest, asked == 0 ? 0 : asked - 1}, s.address,
+                          {space.small_witnessed_largest, asked == 0 ? std::nullopt : std::optional(asked - 1)}, s.address,
                           "at least the largest gap that was reserved before and was given back; less than "
                           "the request, which failed")
                     : Quantity::bounded(

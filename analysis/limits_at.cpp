@@ -6,7 +6,7 @@ namespace {
 // PyTorch's allocator refuses by itself only where its share of the device would be passed: the driver was
 // not asked. Where that share stands is not in the trace; that it left less than the request is.
 Limit share_of_allocator(const Situation& s) {
-    const std::uint64_t needed = s.request.needed.high.value_or(0);
+    const std::optional<std::uint64_t> needed = s.request.needed.high;
     Limit out;
     out.kind = LimitKind::kProcessFraction;
     out.what = "a limit of the framework's allocator";
@@ -14,7 +14,8 @@ Limit share_of_allocator(const Situation& s) {
         Quantity::unknown(report::Quantity::capacity, s.physical, "where it stands is not in the trace");
     out.used = s.framework->reserved;
     out.headroom = Quantity::bounded(
-        report::Quantity::commitment_headroom, {0, needed == 0 ? 0 : needed - 1}, s.physical,
+        report::Quantity::commitment_headroom,
+        {0, needed ? std::optional(*needed - 1) : std::nullopt}, s.physical,
         "less than the request: the framework's allocator refused it without asking "
         "the driver");
     out.needed =

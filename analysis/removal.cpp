@@ -131,7 +131,7 @@ Standing from_device(const Situation& s, const Interval& base, Changes& changes)
         const AllocatorView& view = view_of(layout, changes);
         // Moved together, live blocks still take whole pages.
         const auto whole_pages = [&](const std::optional<std::uint64_t>& bytes) {
-            return bytes && s.page != 0 ? std::optional(*bytes - *bytes % s.page) : bytes;
+            return bytes ? std::optional(*bytes - *bytes % s.page) : bytes;
         };
         const Interval back = changes.gaps_merged ? Interval{whole_pages(view.gap_sum.low), whole_pages(view.gap_sum.high)}
                               : layout.may_release || changes.segments_returned ? view.wholly_free
@@ -146,7 +146,7 @@ Standing from_device(const Situation& s, const Interval& base, Changes& changes)
         *out.available.low +=
             s.reclaimable_when_done - std::min(s.reclaimable.low().value_or(0), s.reclaimable_when_done);
     }
-    if (s.capacity.high() && s.request.draws != Draws::kHost && s.request.draws != Draws::kAperture) {
+    if (s.capacity.high() && on_the_device(s.request.draws)) {
         // A sum that is larger than the device for certain shows that one of the numbers is wrong.
         if (out.available.low.value_or(0) > *s.capacity.high()) out.available.low.reset();
         if (out.available.high) out.available.high = smaller(out.available.high, s.capacity.high());
@@ -177,6 +177,10 @@ Standing in_a_gap(const AllocatorLayout& layout, const Changes& changes) {
 std::int64_t rank(Fit fit) { return fit == Fit::kFits ? 2 : fit == Fit::kCannotTell ? 1 : 0; }
 
 }  // namespace
+
+bool on_the_device(Draws draws) {
+    return draws == Draws::kPhysical || draws == Draws::kContext || draws == Draws::kStack || draws == Draws::kPool;
+}
 
 Fit both(Fit a, Fit b) { return rank(a) < rank(b) ? a : b; }
 

@@ -22,6 +22,9 @@ struct Standing {
 Standing standing_with(const Situation& situation, const Interval& base,
                        const std::vector<const Counterfactual*>& removed);
 
+// Whether what the request draws on is the device's own memory.
+bool on_the_device(Draws draws);
+
 // The worse of two; "cannot tell" lies between.
 Fit both(Fit a, Fit b);
 

@@ -62,18 +62,17 @@ Own own_of(const Situation& s, const std::vector<Counterfactual>& rows) {
 std::optional<Verdict> decided_by_own(const Situation& s, const std::vector<Counterfactual>& rows, const Own& own) {
     const Removals enough = smallest_set(s, rows, own.sure);
     if (enough.empty()) return std::nullopt;
+    // No larger than that: what is enough for certain may be enough as well.
     const Removals first = smallest_set(s, rows, own.all, Fit::kCannotTell);
     const Counterfactual& main = main_of(s, rows, enough);
-    if (first != enough && first.size() <= enough.size()) {
-        const Counterfactual& maybe = main_of(s, rows, first);
-        if (cause_of(s, maybe) != cause_of(s, main)) {
-            return undetermined(
-                fmt::format("{}. Without {} it would have fitted; but without {} alone it may have fitted too, and the "
-                            "amounts do not tell.",
-                            free_and_needed(s), main.removed, maybe.removed),
-                s.stated ? exact_amounts(s)
-                         : fmt::format("how many bytes that is ({}), {}", in_words(maybe.freed.interval()), s.then()));
-        }
+    const Counterfactual& maybe = main_of(s, rows, first);
+    if (cause_of(s, maybe) != cause_of(s, main)) {
+        return undetermined(
+            fmt::format("{}. Without {} it would have fitted; but without {} alone it may have fitted too, and the "
+                        "amounts do not tell.",
+                        free_and_needed(s), main.removed, maybe.removed),
+            s.stated ? exact_amounts(s)
+                     : fmt::format("how many bytes that is ({}), {}", in_words(maybe.freed.interval()), s.then()));
     }
     return own_cause(s, rows, enough);
 }
@@ -126,7 +125,7 @@ Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& 
     if (base == Fit::kFits) return s.stated ? against_what_is_stated(s, rows) : against_the_numbers(s);
     if (base == Fit::kCannotTell) {
         if (s.stated) return stated_too_wide(s, rows);
-        if (s.one_run_needed && !s.runs) return one_run_not_seen(s);
+        if (s.one_run_needed) return one_run_not_seen(s);
         if (s.request.draws == Draws::kContext) {
             return undetermined(fmt::format("How much {} needs, the call does not say; {}.",
                                             s.request.in_words, held_by_nobody(s)),
@@ -149,6 +148,8 @@ Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& 
             if (open)
                 what += (what.empty() ? "" : "; ") + row->removed + ": " + in_words(row->freed.interval());
         }
+        // Where nothing of its own is open, what there was besides is.
+        if (what.empty()) what = "held by nobody: " + in_words(s.free_then.interval());
         std::string measurement;
         if (s.stated) measurement = exact_amounts(s);
         if (unknown_cache && !s.stated) {
@@ -162,6 +163,9 @@ Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& 
                 "of "
                 "device-free memory (cuMemGetInfo) around its allocations";
         }
+        if (measurement.empty())
+            measurement = "device-free memory (cuMemGetInfo) and the pools' sizes at the failed call itself, all at one "
+                          "moment and while no other thread takes or gives back memory";
         if (s.books.any())
             measurement += "; all of it in a recording without losses, from the program's start on";
         return undetermined(
@@ -340,17 +344,13 @@ Verdict cause_in(const Situation& s, const std::vector<Counterfactual>& rows) {
         "same size, tried one by one at the failure");
 }
 
-bool on_device(Draws draws) {
-    return draws == Draws::kPhysical || draws == Draws::kContext || draws == Draws::kStack || draws == Draws::kPool;
-}
-
 }  // namespace
 
 Verdict verdict_of(const Situation& s, const std::vector<Counterfactual>& rows) {
     if (auto out = of_a_hypothetical(s, rows)) return *out;
     Verdict out = cause_in(s, rows);
     add_margins(out, s, rows);
-    if (!on_device(s.request.draws)) return out;
+    if (!on_the_device(s.request.draws)) return out;
     const Counterfactual* whole = row_of(rows, "with_nothing_else_on_device");
     // What is held has no share in a request that the whole device could not meet.
     if (whole != nullptr && whole->fit == Fit::kDoesNotFit) return out;

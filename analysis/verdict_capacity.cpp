@@ -167,13 +167,14 @@ Verdict own_cause(const Situation& s, const std::vector<Counterfactual>& rows, c
         case Blame::kLimit:
             say(limit_words(s, *main));
             break;
-        case Blame::kGaps:
-            say(fmt::format(
-                "{}{} the driver needs one physical run for it, and the largest of {} "
-                "that nobody holds is {}.",
-                free_and_needed(s), removals.size() == 1 ? ", which is enough. But" : ". Besides,", s.runs ? fmt::format("{} runs", s.runs->count) : std::string("those"),
-                in_words(s.runs ? s.runs->largest : Interval{})));
+        case Blame::kGaps: {
+            const PhysicalRuns runs = s.runs.value_or(PhysicalRuns{});
+            say(fmt::format("{}{} the driver needs one physical run for it, and the largest of {} runs that "
+                            "nobody holds is {}.",
+                            free_and_needed(s), removals.size() == 1 ? ", which is enough. But" : ". Besides,",
+                            runs.count, in_words(runs.largest)));
             break;
+        }
         default:
             if (s.framework && s.framework->layout) {
                 say(fmt::format(

@@ -24,9 +24,10 @@ SOURCES = ["counterfactuals.cpp", "counterfactual_table.cpp", "removal.cpp", "ve
            "verdict_framework.cpp", "verdict_limits.cpp", "verdict_refused.cpp", "verdict_sets.cpp", "limits_at.cpp",
            "scenario_layout.cpp"]
 # The quickest first: most inversions are noticed there.
-TESTS = [("tests/unit/scenarios/test_scenarios", ["-tc=the cases*,what a line*,a combined*"]),
-         ("tests/unit/analysis/test_analysis_verdict", []), ("tests/unit/analysis/test_analysis_framework_verdict", []),
-         ("tests/unit/analysis/test_analysis_probes", []), ("tests/unit/analysis/test_analysis_evidence", [])]
+TESTS = [(f"tests/unit/analysis/test_analysis_{subject}", [])
+         for subject in ("table", "table_domains", "removal", "layout", "verdict_states", "verdict", "framework_verdict",
+                         "hypothetical", "failure_modes", "probes", "bounds")] + [
+    ("tests/unit/scenarios/test_scenarios", ["-sf=*cases_test.cpp"]), ("tests/unit/analysis/test_analysis_evidence", [])]
 
 # (file, the condition as it stands there): why no test can see the difference.
 EQUIVALENT = {}
