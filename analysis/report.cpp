@@ -67,7 +67,7 @@ void add_devices(const Trace& trace, report::Report& out) {
             *summary.mutable_capacity() =
                 (device.has_capacity_bytes()
                      ? Quantity::measured(report::Quantity::capacity, device.capacity_bytes(), scope,
-                                          "cuDeviceTotalMem")
+                                          capacity_source(trace))
                      : Quantity::unknown(report::Quantity::capacity, scope, "the trace does not say"))
                     .message();
             if (device.has_minimum_granularity_bytes()) {

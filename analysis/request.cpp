@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "analysis/failures.h"
+
 namespace fragscope::analysis {
 namespace {
 
@@ -60,6 +62,56 @@ void unstated(RequestFacts& out, const Event& event, const ProcessState& state, 
     out.in_words = what;
 }
 
+// What a call of this kind that names a size takes, in words, where its size is not known; nullptr: its calls
+// name no size, or what they say is known.
+const char* of_unknown_size(const Event& event) {
+    // The driver has nothing against a request for nothing: an imported file tells of the failure, not of the
+    // size.
+    if (event.result != kOutOfMemory || event.bytes.value != 0) return nullptr;
+    switch (event.kind) {
+        case Kind::kLinearAcquired:
+        case Kind::kPitchAcquired:
+            return "device memory, of a size that this trace does not tell";
+        case Kind::kPoolAcquired:
+            return "stream-ordered memory, of a size that this trace does not tell";
+        case Kind::kHandleCreated:
+            return "a physical allocation, of a size that this trace does not tell";
+        case Kind::kArrayCreated:
+            return "an array, of a size that this trace does not tell";
+        case Kind::kManagedAcquired:
+            return "managed memory, of a size that this trace does not tell";
+        case Kind::kHostAcquired:
+        case Kind::kHostRegistered:
+            return "page-locked host memory, of a size that this trace does not tell";
+        case Kind::kReserved:
+            return "address space, of a size that this trace does not tell";
+        default:
+            return nullptr;
+    }
+}
+
+// Of a failed call of which nothing but its kind is known.
+void size_not_told(RequestFacts& out, const Event& event, const ProcessState& state, const char* what) {
+    unstated(out, event, state, what);
+    out.needed_reason = "how much it asked for is not in the trace";
+    out.contiguity_reason = "what it asked for is not in the trace";
+    switch (event.kind) {
+        case Kind::kHostAcquired:
+        case Kind::kHostRegistered:
+            out.draws = Draws::kHost;
+            out.domain = "host";
+            break;
+        case Kind::kManagedAcquired:
+        case Kind::kReserved:
+            out.draws = Draws::kUnaccounted;
+            out.domain.clear();
+            break;
+        default:
+            return;
+    }
+    out.needed = {1, std::nullopt};
+}
+
 }  // namespace
 
 std::string pool_in_words(ObjectId pool) {
@@ -78,6 +130,10 @@ RequestFacts request_of(const Event& event, const ProcessState& state) {
     out.requested = event.bytes.value;
     out.needed = Interval::exactly(out.requested);
     out.needed_reason = "what the call asked for";
+    if (const char* what = of_unknown_size(event)) {
+        size_not_told(out, event, state, what);
+        return out;
+    }
     switch (event.kind) {
         case Kind::kLinearAcquired:
         case Kind::kPitchAcquired:

@@ -30,7 +30,7 @@ struct RequestFacts {
     int device = kNoDevice;
     ObjectId pool;                // kPool only; 0: not known which
     std::uint32_t handle_types = 0;  // of cuMemCreate: CUmemAllocationHandleType, what it may be exported as
-    std::uint64_t requested = 0;  // 0 with kContext: the call names no size
+    std::uint64_t requested = 0;  // 0: the call names no size, or the trace does not tell it
     Interval needed;              // after rounding
     // Without the rounding of this very request; nothing: it is not told apart from `needed`.
     std::optional<Interval> unrounded;

@@ -22,6 +22,10 @@ std::string device_uuid(const Trace& trace, ProcessIndex process, int ordinal) {
     return out;
 }
 
+const char* capacity_source(const Trace& trace) {
+    return trace.session.has_provenance() ? "the imported file says so" : "cuDeviceTotalMem: it does not change";
+}
+
 const trace::Device* device_of(const Trace& trace, ProcessIndex process, int ordinal) {
     if (process.value >= trace.processes.size() || ordinal < 0) return nullptr;
     for (const trace::Device& device : trace.processes[process.value].devices()) {

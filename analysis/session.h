@@ -27,6 +27,8 @@ std::string device_uuid(const Trace& trace, ProcessIndex process, int ordinal);
 // The ordinal that the process has for the device, or kNoDevice.
 int ordinal_of(const Trace& trace, ProcessIndex process, const std::string& uuid);
 const trace::Device* device_of(const Trace& trace, ProcessIndex process, int ordinal);
+// Who says the capacities of the trace's devices.
+const char* capacity_source(const Trace& trace);
 // "process 2 (pid 4711, train)".
 std::string process_in_words(const Trace& trace, ProcessIndex process);
 std::map<int, std::uint64_t> pages_of(const Trace& trace, ProcessIndex process);

@@ -75,7 +75,7 @@ void word_of_the_device(Situation& s) {
         s.capacity =
             device != nullptr && device->has_capacity_bytes()
                 ? Quantity::measured(report::Quantity::capacity, device->capacity_bytes(), s.physical,
-                                     "cuDeviceTotalMem: it does not change")
+                                     capacity_source(*s.trace))
                 : Quantity::unknown(report::Quantity::capacity, s.physical, "the trace does not say");
         s.device_free = Quantity::unknown(report::Quantity::device_free, s.physical, s.not_asked);
     }

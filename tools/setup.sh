@@ -8,6 +8,7 @@ build=${FRAGSCOPE_BUILD:-$repo/build}
 # What is built with, then what only the tests and benchmarks need.
 packages=(meson ninja-build pkg-config g++ python3 python3-pip
           libboost-dev libprotobuf-dev protobuf-compiler libcli11-dev libfmt-dev libzstd-dev zlib1g-dev libxxhash-dev libdw-dev libelf-dev
+          libsqlite3-dev
           doctest-dev liblttng-ust-dev lttng-tools libspdlog-dev)
 
 # Pinned, so that every machine without a toolkit compiles against the same headers.

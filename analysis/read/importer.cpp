@@ -12,13 +12,14 @@
 #include <utility>
 
 #include "analysis/read/inflate.h"
+#include "analysis/read/nsight_sqlite.h"
 #include "analysis/read/rmm_log.h"
 
 namespace fragscope::analysis {
 
 namespace {
 
-constexpr std::array<const Importer*, 1> kImporters{&kRmmLog};
+constexpr std::array kImporters{&kRmmLog, &kNsightSqlite};
 
 std::string kinds_in_words() {
     std::string out;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "analysis/read/clean_text.h"
+
 namespace fragscope::analysis {
 namespace {
 
@@ -29,36 +31,6 @@ void append_utf8(std::string& out, std::uint32_t point) {
         put(0x80 | (point >> 6 & 0x3F));
         put(0x80 | (point & 0x3F));
     }
-}
-
-// Where the text stops being UTF-8 (Unicode, table 3-7); its length: nowhere.
-std::size_t utf8_until(std::string_view text) {
-    std::size_t at = 0;
-    const auto byte = [&](std::size_t i) {
-        return i < text.size() ? static_cast<unsigned char>(text[i]) : std::uint8_t{0};
-    };
-    while (at < text.size()) {
-        const std::uint8_t first = byte(at);
-        if (first < 0x80) {
-            ++at;
-            continue;
-        }
-        const std::size_t more = first < 0xC2   ? 0
-                                 : first < 0xE0 ? 1
-                                 : first < 0xF0 ? 2
-                                 : first < 0xF5 ? 3
-                                                : 0;
-        if (more == 0) return at;
-        const std::uint8_t second = byte(at + 1);
-        const std::uint8_t least = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-        const std::uint8_t most = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-        if (second < least || second > most) return at;
-        for (std::size_t i = 2; i <= more; ++i) {
-            if (byte(at + i) < 0x80 || byte(at + i) > 0xBF) return at;
-        }
-        at += more + 1;
-    }
-    return at;
 }
 
 class Reader {
