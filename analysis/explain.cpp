@@ -14,6 +14,7 @@
 #include "analysis/domains.h"
 #include "analysis/failed_call.h"
 #include "analysis/health.h"
+#include "analysis/held.h"
 #include "analysis/management.h"
 #include "analysis/measures.h"
 #include "analysis/mechanisms.h"
@@ -71,6 +72,7 @@ report::Verdict without_a_failure(const Trace& trace, const std::vector<Failure>
     report::Verdict out;
     out.set_cause(report::Verdict::no_failure);
     std::string summary = "No call failed in this trace: there is nothing to explain.";
+    if (const std::string held = held_instead_of_failure(trace); !held.empty()) summary = held;
     if (!failures.empty()) {
         summary = fmt::format(
             "No request failed for want of memory. {} failed otherwise: {}.",

@@ -14,6 +14,7 @@
 #include "analysis/failed_call.h"
 #include "analysis/hazards.h"
 #include "analysis/health.h"
+#include "analysis/held.h"
 #include "analysis/leaks.h"
 #include "analysis/live_sites.h"
 #include "analysis/management.h"
@@ -257,6 +258,7 @@ report::Report make_report(const Trace& trace, const ReportOptions& options) {
     for (const report::FunctionCost& cost : costs_of(trace)) *out.add_costs() = cost;
     for (report::Comparison& comparison : workload_mechanisms(trace))
         *out.add_mechanisms() = std::move(comparison);
+    for (report::HeldAtMoment& held : held_in(trace, options.stack_words)) *out.add_held() = std::move(held);
     if (auto management = management_of(trace)) *out.mutable_management() = std::move(*management);
     return out;
 }

@@ -93,6 +93,7 @@ const char* of_unknown_size(const Event& event) {
 // Of a failed call of which nothing but its kind is known.
 void size_not_told(RequestFacts& out, const Event& event, const ProcessState& state, const char* what) {
     unstated(out, event, state, what);
+    out.needed = {1, std::nullopt};  // a small one may share a page that is there
     out.needed_reason = "how much it asked for is not in the trace";
     out.contiguity_reason = "what it asked for is not in the trace";
     switch (event.kind) {
@@ -109,7 +110,6 @@ void size_not_told(RequestFacts& out, const Event& event, const ProcessState& st
         default:
             return;
     }
-    out.needed = {1, std::nullopt};
 }
 
 }  // namespace

@@ -325,6 +325,7 @@ std::string render_report(const Report& report, const Style& style) {
     put_management(page, report);
     put_peaks(page, report);
     put_live_at_peaks(page, report);
+    put_held(page, report);
     put_measures_at_peaks(page, report);
     put_left_at_end(page, report);
     put_leaks(page, beside_what_was_left(report), "Ways of holding memory that are rarely meant (at the end)",

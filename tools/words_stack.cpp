@@ -77,4 +77,34 @@ void put_live_at_peaks(Page& page, const report::Report& report) {
     }
 }
 
+void put_held(Page& page, const report::Report& report) {
+    constexpr std::size_t kFrames = 6;
+    if (report.held().empty()) return;
+    page.heading("What was alive when the profile was taken");
+    for (const report::HeldAtMoment& held : report.held()) {
+        const std::string where = held.device().empty() ? "" : " on " + held.device();
+        page.item("-",
+                  fmt::format("{} of kind {}{}: {}", counted(held.count(), "allocation"), held.what(), where,
+                              quantity_words(held.bytes())),
+                  2, Tone::kStrong);
+        if (held.sizes_not_told() != 0)
+            page.paragraph(
+                fmt::format("The profile does not tell the sizes of {} of them.", held.sizes_not_told()), 4);
+        int place = 0;
+        for (const report::CallSite& site : held.sites()) {
+            page.item(
+                fmt::format("{}.", ++place),
+                fmt::format("{} in {}{}", quantity_words(site.bytes()), counted(site.count(), "allocation"),
+                            site.has_stack() ? ", from:" : ", from where it does not say"),
+                4);
+            if (site.has_stack()) put_stack(page, site.stack(), 7, kFrames);
+        }
+        if (held.other_sites() != 0) {
+            page.paragraph(fmt::format("In {}: {}.", counted(held.other_sites(), "further place"),
+                                       quantity_words(held.in_other_sites())),
+                           4);
+        }
+    }
+}
+
 }  // namespace fragscope::tools

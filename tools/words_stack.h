@@ -14,5 +14,7 @@ void put_stack(Page& page, const report::CallStack& stack, int indent, std::size
 
 // What a device's memory was held by when most of it was.
 void put_live_at_peaks(Page& page, const report::Report& report);
+// What an imported profile says was alive, by kind and device.
+void put_held(Page& page, const report::Report& report);
 
 }  // namespace fragscope::tools

@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "analysis/read/inflate.h"
+#include "analysis/read/ingero_sqlite.h"
+#include "analysis/read/jax_profile.h"
 #include "analysis/read/nsight_sqlite.h"
 #include "analysis/read/rmm_log.h"
 
@@ -19,7 +21,7 @@ namespace fragscope::analysis {
 
 namespace {
 
-constexpr std::array kImporters{&kRmmLog, &kNsightSqlite};
+constexpr std::array kImporters{&kRmmLog, &kIngeroSqlite, &kNsightSqlite, &kJaxProfile};
 
 std::string kinds_in_words() {
     std::string out;
