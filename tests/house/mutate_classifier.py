@@ -4,7 +4,8 @@ The sources below are copied, each condition in them wrapped so that one of them
 environment, compiled once, and linked with the test programs in place of the library's own. Then every test program runs once
 for each number; a number with which all of them pass is a survivor.
 
-What counts as a condition: that of `if`, `while` and `?:`, a returned comparison, and each operand of a && or || in those.
+What counts as a condition: that of `if`, `while`, `for` and `?:`, a comparison that is returned or that a variable is set to,
+and each operand of a && or || in those.
 Known survivors, each with the reason why inverting it changes nothing that can be seen, stand in EQUIVALENT.
 
 Usage: mutate_classifier.py BUILD_ROOT [--list] [--only FILE,…] [--from N] [--jobs J]
@@ -109,6 +110,11 @@ def atoms(text, begin, end):
 DECLARATION = re.compile(r"^(?:const\s+)?(?:auto|[A-Za-z_][\w:<>]*)(?:\s*[*&])*\s+([A-Za-z_]\w*)\s*=\s*(?!=)")
 
 
+def compares(text, begin, end):
+    spaced = [" < ", " > ", " <= ", " >= ", " == ", " != ", "&&", "||"]
+    return len(split_top(text, begin, end, spaced)) > 1 or text[begin] == "!"
+
+
 def conditions(text):
     """(begin, end, kind) of every outermost condition in masked text."""
     for match in re.finditer(r"\b(?:if|while)\s*\(", text):
@@ -149,8 +155,22 @@ def conditions(text):
         begin, end = trimmed(text, match.end(), i)
         if begin == end or len(split_top(text, begin, end, ["?"])) > 1 or text[begin] in "{[":
             continue
-        spaced = [" < ", " > ", " <= ", " >= ", " == ", " != ", "&&", "||"]
-        if len(split_top(text, begin, end, spaced)) > 1 or text[begin] == "!":
+        if compares(text, begin, end):
+            yield begin, end, "plain"
+    for match in re.finditer(r"\bfor\s*\(", text):
+        parts = split_top(text, match.end(), closing(text, match.end() - 1), [";"])
+        if len(parts) == 3:
+            yield (*trimmed(text, *parts[1]), "plain")
+    # What a variable is set to.
+    for match in re.finditer(r"(?<![=!<>+\-*/%&|^\[])=(?![=\]])", text):
+        i, depth = match.end(), 0
+        while depth > 0 or text[i] not in ";,)}":
+            depth += text[i] in OPEN
+            depth -= text[i] in CLOSE
+            i += 1
+        begin, end = trimmed(text, match.end(), i)
+        if begin != end and text[begin] not in "{[" and len(split_top(text, begin, end, ["?"])) == 1 and \
+                compares(text, begin, end):
             yield begin, end, "plain"
 
 

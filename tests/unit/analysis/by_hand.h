@@ -18,8 +18,8 @@ namespace fragscope::test {
 
 inline constexpr std::uint64_t kPageBytes = 2 * kMiB;
 
-// A failed call for `needed` bytes on a device of `capacity`, of which cuMemGetInfo said that `left` were held
-// by nobody. Nothing else is held, kept, lost or limited.
+// A failed call for `needed` bytes on a device of `capacity`, of which cuMemGetInfo said that `left` were
+// held by nobody. Nothing else is held, kept, lost or limited.
 inline analysis::Situation failed_call(std::uint64_t capacity, std::uint64_t left, std::uint64_t needed) {
     using analysis::Quantity;
     using Q = report::Quantity;
@@ -37,10 +37,10 @@ inline analysis::Situation failed_call(std::uint64_t capacity, std::uint64_t lef
     s.capacity = Quantity::measured(Q::capacity, capacity, s.physical, "cuMemGetInfo");
     s.device_free = Quantity::measured(Q::device_free, left, s.physical, "cuMemGetInfo");
     s.free_then = s.device_free;
-    for (Quantity* each : {&s.handles, &s.linear, &s.linear_requested, &s.arrays, &s.pools_reserved, &s.graphs,
-                           &s.graphs_unused, &s.attributed, &s.others, &s.unattributed, &s.pending, &s.cached,
-                           &s.reclaimable, &s.linear_waste, &s.handle_waste, &s.partly_waste, &s.never_written,
-                           &s.held_by_importers, &s.leaked})
+    for (Quantity* each : {&s.handles, &s.linear, &s.linear_requested, &s.arrays, &s.pools_reserved,
+                           &s.graphs, &s.graphs_unused, &s.attributed, &s.others, &s.unattributed, &s.pending,
+                           &s.cached, &s.reclaimable, &s.linear_waste, &s.handle_waste, &s.partly_waste,
+                           &s.never_written, &s.held_by_importers, &s.leaked})
         *each = Quantity::derived(Q::charged, 0, s.physical, "none");
     s.request.draws = analysis::Draws::kPhysical;
     s.request.kind = wire::Kind::kLinearAcquired;
@@ -57,8 +57,9 @@ inline analysis::Situation failed_call(std::uint64_t capacity, std::uint64_t lef
 // So many bytes of the device's physical memory.
 inline analysis::Quantity bytes_of(const analysis::Situation& s, const analysis::Interval& bytes,
                                    const std::string& reason = "said") {
-    return bytes.exact() ? analysis::Quantity::derived(report::Quantity::charged, *bytes.low, s.physical, reason)
-                         : analysis::Quantity::bounded(report::Quantity::charged, bytes, s.physical, reason);
+    return bytes.exact()
+               ? analysis::Quantity::derived(report::Quantity::charged, *bytes.low, s.physical, reason)
+               : analysis::Quantity::bounded(report::Quantity::charged, bytes, s.physical, reason);
 }
 inline analysis::Quantity bytes_of(const analysis::Situation& s, std::uint64_t bytes,
                                    const std::string& reason = "said") {
@@ -70,8 +71,8 @@ inline analysis::Interval at_least(std::uint64_t low) { return {low, std::nullop
 inline analysis::Interval at_most(std::uint64_t high) { return {std::nullopt, high}; }
 inline analysis::Interval exactly(std::uint64_t bytes) { return analysis::Interval::exactly(bytes); }
 
-inline analysis::PoolAtFailure pool_of(const analysis::Situation& s, std::uint64_t id, const std::string& name, std::uint64_t reserved,
-                      std::uint64_t used) {
+inline analysis::PoolAtFailure pool_of(const analysis::Situation& s, std::uint64_t id,
+                                       const std::string& name, std::uint64_t reserved, std::uint64_t used) {
     analysis::PoolAtFailure out;
     out.pool = analysis::ObjectId{id};
     out.name = name;

@@ -1,7 +1,6 @@
-// The free extents of an allocator whose segments are written down: sums, largest pieces and counts, by whoever may
-// use them. Computed by hand; where a place or a size is not stated, the ends of what it can be.
+// The free extents of an allocator whose segments are written down: sums, largest pieces and counts, by
+// whoever may use them. Computed by hand; where a place or a size is not stated, the ends of what it can be.
 #include "analysis/scenario_layout.h"
-
 #include "tests/unit/analysis/by_hand.h"
 
 using namespace fragscope;
@@ -70,12 +69,15 @@ TEST_CASE("one segment: its pieces by where its blocks lie") {
     const AllocatorView full = view_of(segment(exactly(10), {block(std::nullopt, exactly(10))}));
     CHECK(full.gap_sum == exactly(0));
     CHECK(full.gap_largest == exactly(0));
-    // Two blocks somewhere: 7 B in at most three pieces, the largest of 3 at least (7 / 3, upwards), 7 at most.
-    CHECK(view_of(segment(exactly(10), {block(std::nullopt, exactly(2)), block(7, exactly(1))})).gap_largest ==
-          between(3, 7));
+    // Two blocks somewhere: 7 B in at most three pieces, the largest of 3 at least (7 / 3, upwards), 7 at
+    // most.
+    CHECK(
+        view_of(segment(exactly(10), {block(std::nullopt, exactly(2)), block(7, exactly(1))})).gap_largest ==
+        between(3, 7));
     // 6 B in three pieces: the largest has 2 at least.
-    CHECK(view_of(segment(exactly(10), {block(std::nullopt, exactly(3)), block(7, exactly(1))})).gap_largest ==
-          between(2, 6));
+    CHECK(
+        view_of(segment(exactly(10), {block(std::nullopt, exactly(3)), block(7, exactly(1))})).gap_largest ==
+        between(2, 6));
     // A block at a known place and of a size that is not known.
     CHECK(view_of(segment(exactly(10), {block(0, between(2, 4))})).gap_largest == between(3, 8));
     // The segment's end is not known: the last piece is 1 to 3.
@@ -98,15 +100,16 @@ TEST_CASE("a sum of several segments: pieces of no known size, and some of them 
 }
 
 TEST_CASE("several segments: sums add, the largest is the largest of each") {
-    const AllocatorView view =
-        layout_of({segment(exactly(10), {block(0, exactly(6))}), segment(exactly(7), {block(0, exactly(5))}), segment(exactly(3))},
-                  {}, 1)
-            .views[0];
+    const AllocatorView view = layout_of({segment(exactly(10), {block(0, exactly(6))}),
+                                          segment(exactly(7), {block(0, exactly(5))}), segment(exactly(3))},
+                                         {}, 1)
+                                   .views[0];
     CHECK(view.gap_sum == exactly(9));
     CHECK(view.gap_largest == exactly(4));
     CHECK(view.wholly_free == exactly(3));
     // One of which nothing is known from above.
-    CHECK(layout_of({segment(exactly(10)), segment(at_least(2))}, {}, 1).views[0].gap_largest == at_least(10));
+    CHECK(layout_of({segment(exactly(10)), segment(at_least(2))}, {}, 1).views[0].gap_largest ==
+          at_least(10));
 }
 
 TEST_CASE("who may use what: by owner, by stream, with the waits over, with nothing wasted") {
@@ -181,15 +184,15 @@ TEST_CASE("the books of an allocator whose segments are written down") {
     graph.stream = "s1";
     Scope physical;
     physical.domain = "physical";
-    const Scenario scenario = scenario_of(
-        {segment(exactly(10), {block(0, exactly(6))}), segment(exactly(4)), segment(exactly(5), {waits}), graph});
+    const Scenario scenario = scenario_of({segment(exactly(10), {block(0, exactly(6))}), segment(exactly(4)),
+                                           segment(exactly(5), {waits}), graph});
     const FrameworkAtFailure own = framework_of(scenario, physical);
     CHECK(own.reserved.interval() == exactly(27));
     CHECK(own.reserved.evidence() == Q::derived);
     CHECK(own.live.interval() == exactly(7));
     CHECK(own.waiting.interval() == exactly(5));
-    CHECK(own.cached.interval() == exactly(15));       // 4 + 4 + 3 + 4
-    CHECK(own.reclaimable.interval() == exactly(4));   // a block that waits is a block
+    CHECK(own.cached.interval() == exactly(15));      // 4 + 4 + 3 + 4
+    CHECK(own.reclaimable.interval() == exactly(4));  // a block that waits is a block
     CHECK(own.in_gaps.interval() == exactly(11));
     CHECK(own.waiting_alone == 2);
     CHECK(own.gaps == 3);  // those that the request's own pool has

@@ -33,8 +33,8 @@ Limit limit_of(const Situation& s, LimitKind kind, const Interval& limit, const 
 }  // namespace
 
 TEST_CASE("trimmed after a synchronisation, pools give back what a trim alone may have to leave") {
-    // 1 GiB left. Pools keep 1 to 3 GiB that a trim gives back, and 2 at least once the streams are done; frees
-    // of up to 1 GiB wait.
+    // 1 GiB left. Pools keep 1 to 3 GiB that a trim gives back, and 2 at least once the streams are done;
+    // frees of up to 1 GiB wait.
     Situation s = failed_call(8 * kGiB, kGiB, 4 * kGiB);
     s.reclaimable = bytes_of(s, between(kGiB, 3 * kGiB));
     s.reclaimable_when_done = 2 * kGiB;
@@ -105,7 +105,9 @@ TEST_CASE("a limit caps what there is; an end that is not known is bounded above
     CHECK(with_base(exactly(4 * kGiB)).available == at_most(3 * kGiB));
 }
 
-TEST_CASE("what is given back to the device is given back to the limits that its owner is under, and to no others") {
+TEST_CASE(
+    "what is given back to the device is given back to the limits that its owner is under, and to no "
+    "others") {
     Situation s = failed_call(16 * kGiB, 8 * kGiB, 4 * kGiB);
     s.limits = {limit_of(s, LimitKind::kHostCommit, exactly(8 * kGiB), exactly(7 * kGiB))};
     const Counterfactual own = adds(Blame::kImporter, "own", bytes_of(s, 2 * kGiB));
@@ -128,9 +130,11 @@ TEST_CASE("segments that an allocator gives back are given back to its own limit
     const std::string segments = R"({"op": "segment", "id": "a", "bytes": "2 GiB"},
         {"op": "block", "id": "b", "segment": "a", "offset": 0, "bytes": "2 GiB"}, {"op": "segment", "id": "c", "bytes": "1 GiB"},
         {"op": "segment", "id": "d", "bytes": "1 GiB"})";
-    const std::string request = R"({"kind": "allocator", "bytes": "2 GiB", "may_release_cached_segments": true})";
+    const std::string request =
+        R"({"kind": "allocator", "bytes": "2 GiB", "may_release_cached_segments": true})";
     const auto base = [&](const std::string& limit) {
-        const Situation s = stated(R"({"op": "device", "capacity": "16 GiB", )" + limit + "}, " + segments, request);
+        const Situation s =
+            stated(R"({"op": "device", "capacity": "16 GiB", )" + limit + "}, " + segments, request);
         return row(counterfactuals_of(s), "as_it_was");
     };
     // 4 GiB are reserved of 4; without the empty ones 2 are.
@@ -146,15 +150,17 @@ TEST_CASE("gaps that are moved together go back to the device in whole pages") {
     // 2 MiB are left; four gaps of 946176 B are 3784704 B, of which one page of 2 MiB goes back: 4 MiB.
     std::string events = R"({"op": "device", "capacity": "42 MiB"})";
     for (const char* id : {"1", "2", "3", "4"}) {
-        events += std::string(R"(, {"op": "segment", "id": "s)") + id + R"(", "bytes": 10485760}, {"op": "block", "id": "b)" +
-                  id + R"(", "segment": "s)" + id + R"(", "offset": 0, "bytes": 9539584})";
+        events += std::string(R"(, {"op": "segment", "id": "s)") + id +
+                  R"(", "bytes": 10485760}, {"op": "block", "id": "b)" + id + R"(", "segment": "s)" + id +
+                  R"(", "offset": 0, "bytes": 9539584})";
     }
     const Situation s = stated(events, R"({"kind": "allocator", "bytes": "6 MiB"})");
     CHECK(row(counterfactuals_of(s), "with_framework_gaps_merged").available.interval() == exactly(4 * kMiB));
     // How large the segment is, is not known: nor how much goes back. Its gaps may hold any block.
-    const Situation open = stated(R"({"op": "device", "capacity": "8 GiB"}, {"op": "segment", "id": "s", "bytes": null},
+    const Situation open =
+        stated(R"({"op": "device", "capacity": "8 GiB"}, {"op": "segment", "id": "s", "bytes": null},
         {"op": "block", "id": "b", "segment": "s", "offset": 0, "bytes": "3 GiB"})",
-                                  R"({"kind": "allocator", "bytes": "6 GiB"})");
+               R"({"kind": "allocator", "bytes": "6 GiB"})");
     CHECK_FALSE(row(counterfactuals_of(open), "with_framework_gaps_merged").available.high().has_value());
 }
 
@@ -260,9 +266,9 @@ TEST_CASE("the margin of one removal is its own row's, of several their sum's, o
 }
 
 TEST_CASE("a share whose two ends come in the other order is told from the smaller to the larger") {
-    // 1 GiB is left, 4 are needed in one run, importers hold 4, and which runs nobody holds is not known: between
-    // nothing and 5 GiB is to be had with the import closed, 5 with the runs merged as well. From below merging is
-    // worth 5 GiB, from above nothing.
+    // 1 GiB is left, 4 are needed in one run, importers hold 4, and which runs nobody holds is not known:
+    // between nothing and 5 GiB is to be had with the import closed, 5 with the runs merged as well. From
+    // below merging is worth 5 GiB, from above nothing.
     Situation s = failed_call(8 * kGiB, kGiB, 4 * kGiB);
     s.one_run_needed = true;
     s.stated = true;

@@ -1,5 +1,5 @@
-// The table of counterfactuals of requests that draw on something else than the device's memory alone: a pool,
-// addresses, a gap in an allocator's segments, what no books are kept of.
+// The table of counterfactuals of requests that draw on something else than the device's memory alone: a
+// pool, addresses, a gap in an allocator's segments, what no books are kept of.
 #include "tests/unit/analysis/by_hand.h"
 
 using namespace fragscope;
@@ -34,7 +34,8 @@ TEST_CASE("a pool: what it may reach is new memory or what it has unused, and bo
 }
 
 TEST_CASE("a pool that its request failed in: less than the request was in one piece") {
-    // 1 GiB left and 1.5 unused in the pool: 2 GiB were in both, but not in one piece, or the call had not failed.
+    // 1 GiB left and 1.5 unused in the pool: 2 GiB were in both, but not in one piece, or the call had not
+    // failed.
     Situation s = of_pools();
     s.pools[0] = pool_of(s, 0xa, "pool A", 2 * kGiB, 512 * kMiB);
     auto rows = counterfactuals_of(s);
@@ -59,7 +60,8 @@ TEST_CASE("a pool that its request failed in: less than the request was in one p
 }
 
 TEST_CASE("a pool's maximum bounds what it may grow by") {
-    // 1 GiB is left on the device; of at most 2.25 GiB the pool holds 2: 256 MiB, and 512 MiB are unused in it.
+    // 1 GiB is left on the device; of at most 2.25 GiB the pool holds 2: 256 MiB, and 512 MiB are unused in
+    // it.
     Situation s = of_pools();
     s.pools[0].said.maximum = 2304 * kMiB;
     auto rows = counterfactuals_of(s);
@@ -93,7 +95,8 @@ TEST_CASE("a pool's maximum bounds what it may grow by") {
     CHECK(row(rows, "with_cached_returned").applicable);
 }
 
-TEST_CASE("addresses: the failure bounds the largest gap; pieces, if nobody made the request, are their sum") {
+TEST_CASE(
+    "addresses: the failure bounds the largest gap; pieces, if nobody made the request, are their sum") {
     Situation s = failed_call(8 * kGiB, 1 * kGiB, 64 * kGiB);
     s.request.draws = Draws::kAddressSpace;
     s.request.domain = "virtual";
@@ -127,8 +130,9 @@ TEST_CASE("addresses: the failure bounds the largest gap; pieces, if nobody made
     rows = counterfactuals_of(s);
     CHECK(row(rows, "as_it_was").available.interval() == at_least(60 * kGiB));
     CHECK(has_part(row(rows, "as_it_was").reason, "together"));
-    const Situation written = stated(R"({"op": "device", "capacity": "8 GiB", "address_space_bytes": "64 GiB"})",
-                                     R"({"kind": "address_space", "bytes": "65 GiB"})");
+    const Situation written =
+        stated(R"({"op": "device", "capacity": "8 GiB", "address_space_bytes": "64 GiB"})",
+               R"({"kind": "address_space", "bytes": "65 GiB"})");
     CHECK_FALSE(row(counterfactuals_of(written), "without_unbacked_reservations").applicable);
 }
 

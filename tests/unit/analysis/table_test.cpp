@@ -1,6 +1,6 @@
-// The table of counterfactuals, row by row, of situations made by hand: what is available with one thing gone,
-// what is needed then, how that is known, and what the row says of it. Numbers are small and computed in the
-// comments; 2 MiB is a page.
+// The table of counterfactuals, row by row, of situations made by hand: what is available with one thing
+// gone, what is needed then, how that is known, and what the row says of it. Numbers are small and computed
+// in the comments; 2 MiB is a page.
 #include "tests/unit/analysis/by_hand.h"
 
 using namespace fragscope;
@@ -11,7 +11,8 @@ using Outcome = report::Counterfactual;
 
 namespace {
 
-constexpr char kAllocator8[] = R"({"op": "device", "capacity": "8 GiB"}, {"op": "segment", "id": "s", "bytes": "8 GiB"},
+constexpr char kAllocator8[] =
+    R"({"op": "device", "capacity": "8 GiB"}, {"op": "segment", "id": "s", "bytes": "8 GiB"},
     {"op": "block", "id": "b", "segment": "s", "bytes": )";
 
 }  // namespace
@@ -46,20 +47,23 @@ TEST_CASE("a request to a pool: what the others keep is named, and only what kee
     s.request.draws = Draws::kPhysical;
     const auto all = counterfactuals_of(s);
     CHECK(row(all, "with_cached_returned").freed.interval() == exactly(3584 * kMiB));
-    CHECK(row(all, "with_cached_returned").removed == "memory that stream-ordered pools keep (pool A, pool B, pool D)");
+    CHECK(row(all, "with_cached_returned").removed ==
+          "memory that stream-ordered pools keep (pool A, pool B, pool D)");
 }
 
 TEST_CASE("pools play a part where one is seen, used or answered for, and nowhere else") {
     const auto applies = [](const Situation& s) {
         const auto rows = counterfactuals_of(s);
-        CHECK(row(rows, "with_cached_returned").applicable == row(rows, "with_pending_frees_done").applicable);
+        CHECK(row(rows, "with_cached_returned").applicable ==
+              row(rows, "with_pending_frees_done").applicable);
         return row(rows, "with_cached_returned").applicable;
     };
     Situation s = failed_call(8 * kGiB, 1 * kGiB, 2 * kGiB);
     CHECK_FALSE(applies(s));
     s.used_pools = true;
     CHECK(applies(s));
-    CHECK(row(counterfactuals_of(s), "with_cached_returned").removed == "memory that stream-ordered pools keep");
+    CHECK(row(counterfactuals_of(s), "with_cached_returned").removed ==
+          "memory that stream-ordered pools keep");
     s.used_pools = false;
     s.snapshot.pools[ObjectId{0xb}] = PoolWord{};
     CHECK(applies(s));
@@ -128,8 +132,10 @@ TEST_CASE("importers and leaked handles have rows where there are any") {
     CHECK(row(rows, "with_leaked_handles_released").fit == Fit::kDoesNotFit);
 }
 
-TEST_CASE("everything that could go, gone: what importers of a trace hold is in what no record explains already") {
-    // 1 GiB left; 2 GiB unexplained, of which 1 GiB is an importer's; 1 GiB in another process, 512 MiB cached.
+TEST_CASE(
+    "everything that could go, gone: what importers of a trace hold is in what no record explains already") {
+    // 1 GiB left; 2 GiB unexplained, of which 1 GiB is an importer's; 1 GiB in another process, 512 MiB
+    // cached.
     Situation s = failed_call(8 * kGiB, 1 * kGiB, 6 * kGiB);
     s.importers_hold = 1;
     s.held_by_importers = bytes_of(s, 1 * kGiB);
@@ -160,13 +166,15 @@ TEST_CASE("everything that could go, gone: what importers of a trace hold is in 
         {"op": "driver_alloc", "id": "a", "bytes": "2 GiB"}, {"op": "driver_alloc", "id": "b", "bytes": "4 GiB"},
         {"op": "driver_free", "id": "a", "held_by_importer": true})",
                                      R"({"kind": "driver", "bytes": "5 GiB"})");
-    CHECK(row(counterfactuals_of(written), "with_only_live_payload").available.interval() == exactly(4 * kGiB));
+    CHECK(row(counterfactuals_of(written), "with_only_live_payload").available.interval() ==
+          exactly(4 * kGiB));
 }
 
 TEST_CASE("everything that could go, gone: stacks stay what they need, and roundings are made") {
     // 4 GiB are left of 24: without the stack the request would need nothing; but it is the request.
-    const Situation stack = stated(R"({"op": "device", "capacity": "24 GiB"}, {"op": "driver_alloc", "id": "a", "bytes": "20 GiB"})",
-                                   R"({"kind": "launch_stack", "bytes": "6 GiB"})");
+    const Situation stack = stated(
+        R"({"op": "device", "capacity": "24 GiB"}, {"op": "driver_alloc", "id": "a", "bytes": "20 GiB"})",
+        R"({"kind": "launch_stack", "bytes": "6 GiB"})");
     const auto rows = counterfactuals_of(stack);
     CHECK(row(rows, "with_smaller_stack").needed.interval() == exactly(0));
     CHECK(row(rows, "with_smaller_stack").needed.evidence() == Q::derived);
@@ -176,9 +184,10 @@ TEST_CASE("everything that could go, gone: stacks stay what they need, and round
     CHECK(row(rows, "with_physical_merged").fit == Fit::kCannotTell);
 
     // 1 GiB more and a limit of 1 GiB on one allocation; 600 MiB rounded to 1 GiB blocks and 2 GiB segments.
-    const Situation rounded = stated(R"({"op": "device", "capacity": "4 GiB", "per_allocation_limit": "1 GiB"},
+    const Situation rounded =
+        stated(R"({"op": "device", "capacity": "4 GiB", "per_allocation_limit": "1 GiB"},
         {"op": "driver_alloc", "id": "a", "bytes": "3 GiB"})",
-                                     R"({"kind": "allocator", "bytes": "600 MiB", "block_rounding": 1073741824,
+               R"({"kind": "allocator", "bytes": "600 MiB", "block_rounding": 1073741824,
         "segment_rounding": 2147483648})");
     const auto table = counterfactuals_of(rounded);
     CHECK(row(table, "as_it_was").needed.interval() == exactly(2 * kGiB));
@@ -190,11 +199,12 @@ TEST_CASE("everything that could go, gone: stacks stay what they need, and round
 
 TEST_CASE("everything that could go, gone: an allocator's gaps are merged in it, and its frees are over") {
     // 2 GiB of blocks in a segment of 4, 1 GiB of them waits: merged and waited for, 3 GiB.
-    const Situation s = stated(R"({"op": "device", "capacity": "4 GiB"}, {"op": "segment", "id": "s", "bytes": "4 GiB"},
+    const Situation s =
+        stated(R"({"op": "device", "capacity": "4 GiB"}, {"op": "segment", "id": "s", "bytes": "4 GiB"},
         {"op": "block", "id": "a", "segment": "s", "offset": 1073741824, "bytes": "1 GiB"},
         {"op": "block", "id": "w", "segment": "s", "offset": 3221225472, "bytes": "1 GiB"},
         {"op": "block_free", "id": "w", "pending_on_stream": "s1"})",
-                               R"({"kind": "allocator", "bytes": "3 GiB"})");
+               R"({"kind": "allocator", "bytes": "3 GiB"})");
     const auto rows = counterfactuals_of(s);
     CHECK(row(rows, "with_only_live_payload").available.interval() == exactly(3 * kGiB));
     CHECK(row(rows, "with_only_live_payload").fit == Fit::kFits);
@@ -203,9 +213,10 @@ TEST_CASE("everything that could go, gone: an allocator's gaps are merged in it,
 }
 
 TEST_CASE("rows of an allocator's layout say how many bytes they are about, and how that is known") {
-    const Situation exact = stated(R"({"op": "device", "capacity": "8 GiB"}, {"op": "segment", "id": "s", "bytes": "4 GiB"},
+    const Situation exact =
+        stated(R"({"op": "device", "capacity": "8 GiB"}, {"op": "segment", "id": "s", "bytes": "4 GiB"},
         {"op": "block", "id": "b", "segment": "s", "offset": 0, "bytes": "3 GiB"}, {"op": "segment", "id": "e", "bytes": "4 GiB"})",
-                                   R"({"kind": "allocator", "bytes": "6 GiB"})");
+               R"({"kind": "allocator", "bytes": "6 GiB"})");
     auto rows = counterfactuals_of(exact);
     CHECK(row(rows, "with_framework_gaps_merged").freed.interval() == exactly(5 * kGiB));
     CHECK(row(rows, "with_framework_gaps_merged").freed.evidence() == Q::derived);
@@ -219,8 +230,9 @@ TEST_CASE("rows of an allocator's layout say how many bytes they are about, and 
     CHECK(find(rows, "with_framework_waits_over") == nullptr);
     CHECK(find(rows, "without_never_written_pages") == nullptr);
 
-    const Situation open = stated(std::string(kAllocator8) + R"({"low": 1073741824, "high": 2147483648}})",
-                                  R"({"kind": "allocator", "bytes": "6 GiB", "may_release_cached_segments": true})");
+    const Situation open =
+        stated(std::string(kAllocator8) + R"({"low": 1073741824, "high": 2147483648}})",
+               R"({"kind": "allocator", "bytes": "6 GiB", "may_release_cached_segments": true})");
     rows = counterfactuals_of(open);
     CHECK(row(rows, "with_framework_gaps_merged").freed.interval() == between(6 * kGiB, 7 * kGiB));
     CHECK(row(rows, "with_framework_gaps_merged").freed.evidence() == Q::bounded);
@@ -228,9 +240,10 @@ TEST_CASE("rows of an allocator's layout say how many bytes they are about, and 
 }
 
 TEST_CASE("the allocator of another request: rows of memory beside those of its segments") {
-    const Situation s = stated(R"({"op": "device", "capacity": "8 GiB"}, {"op": "segment", "id": "s", "bytes": "4 GiB"},
+    const Situation s =
+        stated(R"({"op": "device", "capacity": "8 GiB"}, {"op": "segment", "id": "s", "bytes": "4 GiB"},
         {"op": "block", "id": "b", "segment": "s", "offset": 0, "bytes": "3 GiB"}, {"op": "segment", "id": "e", "bytes": "2 GiB"})",
-                               R"({"kind": "driver", "bytes": "6 GiB"})");
+               R"({"kind": "driver", "bytes": "6 GiB"})");
     const auto rows = counterfactuals_of(s);
     CHECK(find(rows, "without_never_written_pages") != nullptr);
     CHECK(row(rows, "with_framework_segments_returned").available.interval() == exactly(4 * kGiB));
@@ -238,11 +251,15 @@ TEST_CASE("the allocator of another request: rows of memory beside those of its 
     CHECK(find(rows, "with_framework_waits_over") == nullptr);
 }
 
-TEST_CASE("gaps of a framework's allocator of a trace: less a page for each kind of segment; waits in shared segments stay") {
+TEST_CASE(
+    "gaps of a framework's allocator of a trace: less a page for each kind of segment; waits in shared "
+    "segments stay") {
     Situation s = failed_call(8 * kGiB, 0, 4 * kMiB);
     FrameworkAtFailure own;
     own.scope = s.physical.in_domain("framework's allocator");
-    const auto inside = [&](const Interval& bytes) { return Quantity::bounded(Q::cached, bytes, own.scope, "told"); };
+    const auto inside = [&](const Interval& bytes) {
+        return Quantity::bounded(Q::cached, bytes, own.scope, "told");
+    };
     own.reclaimable = inside(exactly(0));
     own.waiting = inside(exactly(6 * kMiB));
     own.waiting_alone = 4 * kMiB;
@@ -279,24 +296,27 @@ TEST_CASE("a trace and a statement name others, the rest and limits in their own
     CHECK_FALSE(row(rows, "without_unattributed").call.empty());
     CHECK_FALSE(row(rows, "with_limit_lifted").applicable);
     CHECK(row(rows, "with_limit_lifted").reason == "no limit on this request is recorded");
-    const Situation written = stated(R"({"op": "device", "capacity": "8 GiB", "other_processes_bytes": "1 GiB"})",
-                                     R"({"kind": "driver", "bytes": "9 GiB"})");
+    const Situation written =
+        stated(R"({"op": "device", "capacity": "8 GiB", "other_processes_bytes": "1 GiB"})",
+               R"({"kind": "driver", "bytes": "9 GiB"})");
     rows = counterfactuals_of(written);
     CHECK(row(rows, "without_other_processes").applicable);
     CHECK(row(rows, "without_other_processes").removed == "other processes");
     CHECK(row(rows, "without_unattributed").removed == "contexts, and memory that the numbers do not name");
     CHECK(row(rows, "without_unattributed").call.empty());
     CHECK(row(rows, "with_limit_lifted").reason == "no limit on this request is stated");
-    const Situation limited = stated(R"({"op": "device", "capacity": "8 GiB", "per_allocation_limit": "1 GiB"})",
-                                     R"({"kind": "driver", "bytes": "2 GiB"})");
+    const Situation limited =
+        stated(R"({"op": "device", "capacity": "8 GiB", "per_allocation_limit": "1 GiB"})",
+               R"({"kind": "driver", "bytes": "2 GiB"})");
     CHECK(find(counterfactuals_of(limited), "with_limit_lifted") == nullptr);
 }
 
 TEST_CASE("merged physical runs: as many as are stated, and of a trace only what was seen in pieces") {
     const std::string device = R"({"op": "device", "capacity": "8 GiB", "contiguity_required": true},
         {"op": "driver_alloc", "id": "a", "bytes": "6 GiB"})";
-    const Situation runs = stated(device + R"(, {"op": "physical_free_runs", "bytes": [1073741824, 1073741824]})",
-                                  R"({"kind": "driver", "bytes": "2 GiB"})");
+    const Situation runs =
+        stated(device + R"(, {"op": "physical_free_runs", "bytes": [1073741824, 1073741824]})",
+               R"({"kind": "driver", "bytes": "2 GiB"})");
     auto rows = counterfactuals_of(runs);
     CHECK(row(rows, "as_it_was").available.interval() == exactly(kGiB));
     CHECK(row(rows, "as_it_was").fit == Fit::kDoesNotFit);
@@ -320,7 +340,8 @@ TEST_CASE("merged physical runs: as many as are stated, and of a trace only what
     s.tried_in_pieces = true;
     rows = counterfactuals_of(s);
     CHECK(row(rows, "with_physical_merged").fit == Fit::kFits);
-    CHECK(has_part(row(rows, "with_physical_merged").reason, "granted in smaller pieces when they were tried"));
+    CHECK(
+        has_part(row(rows, "with_physical_merged").reason, "granted in smaller pieces when they were tried"));
     // Where the sum does not suffice, no shape of it does.
     Situation full = failed_call(8 * kGiB, 1 * kGiB, 2 * kGiB);
     rows = counterfactuals_of(full);
@@ -329,7 +350,8 @@ TEST_CASE("merged physical runs: as many as are stated, and of a trace only what
 
 TEST_CASE("a request that was refused although it fits: the row says by what") {
     Situation s = failed_call(8 * kGiB, 4 * kGiB, 2 * kGiB);
-    CHECK(has_part(row(counterfactuals_of(s), "as_it_was").reason, "by bytes only, as the call failed all the same"));
+    CHECK(has_part(row(counterfactuals_of(s), "as_it_was").reason,
+                   "by bytes only, as the call failed all the same"));
     // Nobody made it: nothing failed.
     s.hypothetical = true;
     CHECK_FALSE(has_part(row(counterfactuals_of(s), "as_it_was").reason, "failed"));

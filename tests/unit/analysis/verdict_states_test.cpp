@@ -1,5 +1,5 @@
-// Verdicts of situations made by hand: those to which no short recording leads, and what a verdict's sentence claims
-// in each of its variants. A sentence is held to its numbers and its claim, not to its wording.
+// Verdicts of situations made by hand: those to which no short recording leads, and what a verdict's sentence
+// claims in each of its variants. A sentence is held to its numbers and its claim, not to its wording.
 #include "analysis/limits_at.h"
 #include "tests/unit/analysis/by_hand.h"
 
@@ -10,10 +10,8 @@ using report::Verdict;
 
 namespace {
 
-#define CHECK_SAYS(verdict, part) \
-    CHECK_MESSAGE(has_part((verdict).summary(), part), (verdict).summary())
-#define CHECK_SAYS_NOT(verdict, part) \
-    CHECK_MESSAGE(!has_part((verdict).summary(), part), (verdict).summary())
+#define CHECK_SAYS(verdict, part) CHECK_MESSAGE(has_part((verdict).summary(), part), (verdict).summary())
+#define CHECK_SAYS_NOT(verdict, part) CHECK_MESSAGE(!has_part((verdict).summary(), part), (verdict).summary())
 #define CHECK_ASKS(verdict, part) \
     CHECK_MESSAGE(has_part((verdict).deciding_measurement(), part), (verdict).deciding_measurement())
 #define CHECK_ASKS_NOT(verdict, part) \
@@ -82,11 +80,13 @@ TEST_CASE("a request that may need one run: of what is stated, of a trace, of a 
     CHECK_SAYS(no_runs, "how large the runs are that nobody holds is not stated");
     CHECK_ASKS(no_runs, "map of physical pages");
     const Verdict runs = verdict_of(stated(
-        device + R"(, {"op": "physical_free_runs", "bytes": [{"low": 1073741824, "high": 4294967296}]})", request));
+        device + R"(, {"op": "physical_free_runs", "bytes": [{"low": 1073741824, "high": 4294967296}]})",
+        request));
     CHECK(runs.cause() == Verdict::undetermined);
     CHECK_SAYS(runs, "lies inside of what the numbers leave open");
-    const Verdict no_run_needed = verdict_of(
-        stated(R"({"op": "device", "capacity": "8 GiB", "device_free": {"low": 1073741824, "high": 4294967296}})", request));
+    const Verdict no_run_needed = verdict_of(stated(
+        R"({"op": "device", "capacity": "8 GiB", "device_free": {"low": 1073741824, "high": 4294967296}})",
+        request));
     CHECK_SAYS(no_run_needed, "lies inside of what the numbers leave open");
 
     Situation s = failed_call(8 * kGiB, 4 * kGiB, 2 * kGiB);
@@ -132,7 +132,9 @@ TEST_CASE("what may have been enough is listed with its bytes, and only what is 
     CHECK_ASKS_NOT(verdict, "losses");
     s.linear_waste = bytes_of(s, between(0, 2 * kGiB));
     verdict = verdict_of(s);
-    CHECK_SAYS(verdict, "pools keep: between 0 B and 2 GiB; charged memory that holds no payload: between 0 B and 2 GiB)");
+    CHECK_SAYS(
+        verdict,
+        "pools keep: between 0 B and 2 GiB; charged memory that holds no payload: between 0 B and 2 GiB)");
     CHECK_ASKS(verdict, "every stream synchronised; how much of the charged memory holds payload");
     s.reclaimable = bytes_of(s, 0);
     verdict = verdict_of(s);
@@ -200,7 +202,8 @@ TEST_CASE("addresses: what is said of gaps is said of where they are known from"
     s.space.small_sum = s.space.small_witnessed_sum = 24 * kGiB;
     s.space.small_witnessed_largest = 12 * kGiB;
     CHECK(verdict_of(s).cause() == Verdict::virtual_space_fragmentation);
-    CHECK_SAYS(verdict_of(s), "2 gaps that were reserved before, were given back and hold nothing recorded sum to 24 GiB");
+    CHECK_SAYS(verdict_of(s),
+               "2 gaps that were reserved before, were given back and hold nothing recorded sum to 24 GiB");
     CHECK(contributes(verdict_of(s), "nothing mapped: 2 GiB"));
     // They sum to less.
     s.space.small_sum = s.space.small_witnessed_sum = 18 * kGiB;
@@ -264,8 +267,9 @@ TEST_CASE("host memory and the window: of what nothing is known") {
     s.host_pinned = 3 * kGiB;
     CHECK_SAYS(verdict_of(s), "holds 3 GiB of page-locked host memory in this trace");
     CHECK_SAYS(verdict_of(s), "no limit of the host is in the trace");
-    const Verdict written = verdict_of(stated(R"({"op": "device", "capacity": "8 GiB"}, {"op": "host_pin", "id": "p", "bytes": "3 GiB"})",
-                                              R"({"kind": "pinned_host", "bytes": "2 GiB"})"));
+    const Verdict written = verdict_of(
+        stated(R"({"op": "device", "capacity": "8 GiB"}, {"op": "host_pin", "id": "p", "bytes": "3 GiB"})",
+               R"({"kind": "pinned_host", "bytes": "2 GiB"})"));
     CHECK_SAYS(written, "holds 3 GiB of page-locked host memory.");
     CHECK_SAYS(written, "no limit of the host is stated");
     s.request.draws = Draws::kAperture;
@@ -289,7 +293,8 @@ TEST_CASE("a full device: what the process itself could have done about it") {
     Verdict verdict = verdict_of(s);
     CHECK(verdict.cause() == Verdict::capacity_exhaustion);
     CHECK_SAYS(verdict, "this process itself holds 4 GiB, 3 GiB are held by no record");
-    CHECK_SAYS(verdict, "Nothing that this process has given back already, or wastes, would have been enough.");
+    CHECK_SAYS(verdict,
+               "Nothing that this process has given back already, or wastes, would have been enough.");
     CHECK(verdict.removed(0) == "with_nothing_else_on_device");
     s.handle_waste = Quantity::unknown(report::Quantity::internal_waste, s.physical, "kernels ran");
     CHECK_SAYS(verdict_of(s), "Whether what it holds is full of payload is not known.");
@@ -305,7 +310,8 @@ TEST_CASE("a full device: what the process itself could have done about it") {
     s = failed_call(8 * kGiB, 1 * kGiB, 6 * kGiB);
     s.attributed = bytes_of(s, kGiB);
     s.others = bytes_of(s, 6 * kGiB);
-    s.other_processes = {{ProcessIndex{1}, "process 2", exactly(4 * kGiB)}, {ProcessIndex{2}, "process 3", exactly(2 * kGiB)}};
+    s.other_processes = {{ProcessIndex{1}, "process 2", exactly(4 * kGiB)},
+                         {ProcessIndex{2}, "process 3", exactly(2 * kGiB)}};
     verdict = verdict_of(s);
     CHECK_SAYS(verdict, "other processes of this trace hold 6 GiB (process 2 4 GiB, process 3 2 GiB)");
     CHECK_SAYS(verdict, "Without the other processes it would have fitted.");
@@ -316,16 +322,21 @@ TEST_CASE("a full device: what the process itself could have done about it") {
 TEST_CASE("a full device: pages that were never written") {
     Situation s = full();
     s.never_written = bytes_of(s, 2 * kGiB);
-    CHECK_SAYS(verdict_of(s), "2 GiB of what it is charged lie in VMM pages that were never written: without those it would have fitted");
+    CHECK_SAYS(verdict_of(s),
+               "2 GiB of what it is charged lie in VMM pages that were never written: without those it would "
+               "have fitted");
     CHECK(verdict_of(s).removed(0) == "without_never_written_pages");
     s.never_written = bytes_of(s, between(0, 2 * kGiB));
-    CHECK_SAYS(verdict_of(s), "VMM pages that may have been never written: without those it might have fitted");
+    CHECK_SAYS(verdict_of(s),
+               "VMM pages that may have been never written: without those it might have fitted");
     CHECK(verdict_of(s).removed(0) == "with_nothing_else_on_device");
     s.never_written = bytes_of(s, 512 * kMiB);
     CHECK_SAYS_NOT(verdict_of(s), "never written");
 }
 
-TEST_CASE("what the device is taken by: each with its bytes, the largest first, and nothing that is nothing or not known") {
+TEST_CASE(
+    "what the device is taken by: each with its bytes, the largest first, and nothing that is nothing or not "
+    "known") {
     Situation s = full();
     s.linear = bytes_of(s, 1 * kGiB);
     s.handles = bytes_of(s, 3 * kGiB);
@@ -356,9 +367,10 @@ TEST_CASE("what the device is taken by: each with its bytes, the largest first, 
     s.contexts = 1;
     CHECK_FALSE(contributes(verdict_of(s), "contexts on the device"));
 
-    const Verdict written = verdict_of(stated(R"({"op": "device", "capacity": "8 GiB", "other_processes_bytes": "4 GiB", "context_bytes": "1 GiB"},
+    const Verdict written = verdict_of(stated(
+        R"({"op": "device", "capacity": "8 GiB", "other_processes_bytes": "4 GiB", "context_bytes": "1 GiB"},
         {"op": "driver_alloc", "id": "a", "bytes": "2 GiB"})",
-                                              R"({"kind": "driver", "bytes": "2 GiB"})"));
+        R"({"kind": "driver", "bytes": "2 GiB"})"));
     CHECK(contributes(written, "other processes: 4 GiB"));
     CHECK(contributes(written, "contexts, and what the numbers do not name: 1 GiB"));
     CHECK_SAYS(written, "1 GiB are taken by contexts and by what the numbers do not name");
@@ -381,7 +393,9 @@ TEST_CASE("importers and leaks: how many there are") {
     CHECK_SAYS(verdict_of(s), "2 GiB are in 3 physical handles that");
 }
 
-TEST_CASE("several things together: the one that most rests on names the cause, and the others are named beside it") {
+TEST_CASE(
+    "several things together: the one that most rests on names the cause, and the others are named beside "
+    "it") {
     // 1 GiB left, 6 needed: importers hold 2 GiB, leaks 1, graphs 2.
     Situation s = failed_call(8 * kGiB, 1 * kGiB, 6 * kGiB);
     s.attributed = bytes_of(s, 5 * kGiB);
@@ -394,7 +408,8 @@ TEST_CASE("several things together: the one that most rests on names the cause, 
     const Verdict verdict = verdict_of(s);
     CHECK(verdict.constraint() == "kept_by_graphs");  // as much rests on importers, which come later
     CHECK_SAYS(verdict,
-               "together with memory that other processes imported and still map, physical handles that nothing maps any more.");
+               "together with memory that other processes imported and still map, physical handles that "
+               "nothing maps any more.");
     CHECK(verdict.removed_size() == 3);
     s.graphs_unused = bytes_of(s, 5 * kGiB);
     CHECK_SAYS_NOT(verdict_of(s), "together with");
@@ -404,51 +419,64 @@ TEST_CASE("several things together: the one that most rests on names the cause, 
 TEST_CASE("physical runs: alone, and besides what has to be given back") {
     const std::string device = R"({"op": "device", "capacity": "8 GiB", "contiguity_required": true})";
     const std::string runs = R"(, {"op": "physical_free_runs", "bytes": [1073741824, 1073741824]})";
-    const Verdict alone = verdict_of(stated(device + R"(, {"op": "driver_alloc", "id": "a", "bytes": "6 GiB"})" + runs,
-                                            R"({"kind": "driver", "bytes": "2 GiB"})"));
+    const Verdict alone =
+        verdict_of(stated(device + R"(, {"op": "driver_alloc", "id": "a", "bytes": "6 GiB"})" + runs,
+                          R"({"kind": "driver", "bytes": "2 GiB"})"));
     CHECK(alone.cause() == Verdict::physical_external_fragmentation);
-    CHECK_SAYS(alone, "which is enough. But the driver needs one physical run for it, and the largest of 2 runs that nobody holds is 1 GiB");
+    CHECK_SAYS(alone,
+               "which is enough. But the driver needs one physical run for it, and the largest of 2 runs "
+               "that nobody holds is 1 GiB");
     // 2 GiB in two runs, and 512 MiB with an importer: 2.5 GiB.
-    const Verdict both = verdict_of(stated(device + R"(, {"op": "driver_alloc", "id": "a", "bytes": "512 MiB"},
-        {"op": "driver_alloc", "id": "b", "bytes": "5632 MiB"}, {"op": "driver_free", "id": "a", "held_by_importer": true})" + runs,
-                                           R"({"kind": "driver", "bytes": "2560 MiB"})"));
+    const Verdict both =
+        verdict_of(stated(device + R"(, {"op": "driver_alloc", "id": "a", "bytes": "512 MiB"},
+        {"op": "driver_alloc", "id": "b", "bytes": "5632 MiB"}, {"op": "driver_free", "id": "a", "held_by_importer": true})" +
+                              runs,
+                          R"({"kind": "driver", "bytes": "2560 MiB"})"));
     CHECK(both.removed_size() == 2);
     CHECK(both.cause() == Verdict::physical_external_fragmentation);
     CHECK_SAYS(both, ". Besides, the driver needs one physical run for it, and the largest of 2 runs");
 }
 
 TEST_CASE("an allocator's rounding of live blocks, where its segments are written down") {
-    const Verdict verdict = verdict_of(stated(R"({"op": "device", "capacity": "4 GiB"}, {"op": "segment", "id": "s", "bytes": "4 GiB"},
+    const Verdict verdict = verdict_of(
+        stated(R"({"op": "device", "capacity": "4 GiB"}, {"op": "segment", "id": "s", "bytes": "4 GiB"},
         {"op": "block", "id": "a", "segment": "s", "offset": 0, "bytes": "4 GiB", "requested": "2 GiB"})",
-                                              R"({"kind": "allocator", "bytes": "2 GiB"})"));
+               R"({"kind": "allocator", "bytes": "2 GiB"})"));
     CHECK(verdict.cause() == Verdict::internal_fragmentation);
     CHECK_SAYS(verdict, "2 GiB of the allocator's live blocks were never asked for");
 }
 
 TEST_CASE("what an allocator does with its segments: in its own words, whose request it is") {
-    const std::string device = R"({"op": "device", "capacity": "8 GiB"}, {"op": "segment", "id": "s", "bytes": "4 GiB"},)";
+    const std::string device =
+        R"({"op": "device", "capacity": "8 GiB"}, {"op": "segment", "id": "s", "bytes": "4 GiB"},)";
     const std::string request = R"({"kind": "allocator", "bytes": "6 GiB"})";
     // 1 GiB in one gap of 4 GiB, 4 GiB in a segment that it keeps: 5, and 8 GiB of segments leave nothing.
-    const Verdict gap = verdict_of(stated(device + R"({"op": "block", "id": "b", "segment": "s", "offset": 0, "bytes": "2 GiB"},
+    const Verdict gap = verdict_of(
+        stated(device + R"({"op": "block", "id": "b", "segment": "s", "offset": 0, "bytes": "2 GiB"},
         {"op": "segment", "id": "e", "bytes": "4 GiB"})",
-                                          R"({"kind": "allocator", "bytes": "5 GiB"})"));
+               R"({"kind": "allocator", "bytes": "5 GiB"})"));
     CHECK(gap.cause() == Verdict::allocator_external_fragmentation);
-    CHECK_SAYS(gap, "6 GiB of it lie in no block, in 2 pieces, the largest of 4 GiB: no piece is large enough, together they are.");
+    CHECK_SAYS(gap,
+               "6 GiB of it lie in no block, in 2 pieces, the largest of 4 GiB: no piece is large enough, "
+               "together they are.");
     // One piece of 2 GiB, and 4 GiB that nobody holds.
-    const Verdict with_device = verdict_of(stated(device + R"({"op": "block", "id": "b", "segment": "s", "offset": 0, "bytes": "2 GiB"})", request));
+    const Verdict with_device = verdict_of(stated(
+        device + R"({"op": "block", "id": "b", "segment": "s", "offset": 0, "bytes": "2 GiB"})", request));
     CHECK(with_device.cause() == Verdict::allocator_external_fragmentation);
     CHECK_SAYS(with_device, "in 1 piece, the largest of 2 GiB");
     CHECK_SAYS(with_device, "together they are, with what nobody on the device holds.");
     // Empty segments that it keeps: 2 x 2 GiB, with nothing else unused in it.
-    const Verdict kept = verdict_of(stated(device + R"({"op": "block", "id": "b", "segment": "s", "offset": 0, "bytes": "4 GiB"},
+    const Verdict kept = verdict_of(
+        stated(device + R"({"op": "block", "id": "b", "segment": "s", "offset": 0, "bytes": "4 GiB"},
         {"op": "segment", "id": "e", "bytes": "2 GiB"}, {"op": "segment", "id": "f", "bytes": "2 GiB"})",
-                                           R"({"kind": "allocator", "bytes": "4 GiB"})"));
+               R"({"kind": "allocator", "bytes": "4 GiB"})"));
     CHECK(kept.cause() == Verdict::allocator_external_fragmentation);
     CHECK_SAYS(kept, "4 GiB are in segments without any block, which it does not give back");
     // A block that waits.
-    const Verdict waits = verdict_of(stated(device + R"({"op": "block", "id": "b", "segment": "s", "offset": 0, "bytes": "4 GiB"},
+    const Verdict waits = verdict_of(
+        stated(device + R"({"op": "block", "id": "b", "segment": "s", "offset": 0, "bytes": "4 GiB"},
         {"op": "driver_alloc", "id": "x", "bytes": "4 GiB"}, {"op": "block_free", "id": "b", "pending_on_stream": "s1"})",
-                                            R"({"kind": "allocator", "bytes": "3 GiB"})"));
+               R"({"kind": "allocator", "bytes": "3 GiB"})"));
     CHECK(waits.constraint() == "pending_frees");
     CHECK_SAYS(waits, "4 GiB are in blocks that the program freed and whose stream has not got there yet");
 }
@@ -457,7 +485,9 @@ TEST_CASE("a framework's allocator of a trace: what it keeps, and why it kept it
     Situation s = full();
     FrameworkAtFailure own;
     own.scope = s.physical.in_domain("framework's allocator");
-    const auto inside = [&](std::uint64_t bytes) { return Quantity::derived(report::Quantity::cached, bytes, own.scope, "told"); };
+    const auto inside = [&](std::uint64_t bytes) {
+        return Quantity::derived(report::Quantity::cached, bytes, own.scope, "told");
+    };
     own.reserved = inside(6 * kGiB);
     own.live = inside(3 * kGiB);
     own.reclaimable = inside(2 * kGiB);
@@ -493,7 +523,9 @@ TEST_CASE("a framework's allocator refused by itself, and it cannot be told why"
     Situation s = failed_call(8 * kGiB, 4 * kGiB, 2 * kGiB);
     FrameworkAtFailure own;
     own.scope = s.physical.in_domain("framework's allocator");
-    const auto inside = [&](std::uint64_t bytes) { return Quantity::derived(report::Quantity::cached, bytes, own.scope, "told"); };
+    const auto inside = [&](std::uint64_t bytes) {
+        return Quantity::derived(report::Quantity::cached, bytes, own.scope, "told");
+    };
     own.reserved = own.live = inside(3 * kGiB);
     own.reclaimable = own.waiting = own.in_gaps = inside(0);
     own.gave_up = true;
@@ -515,21 +547,34 @@ TEST_CASE("a framework's allocator refused by itself, and it cannot be told why"
 }
 
 TEST_CASE("limits: what stood there, what was used, what the request takes") {
-    const auto limited = [](const std::string& device, const std::string& events, const std::string& request) {
-        return verdict_of(stated(R"({"op": "device", "capacity": "24 GiB", )" + device + "}" + events, request));
+    const auto limited = [](const std::string& device, const std::string& events,
+                            const std::string& request) {
+        return verdict_of(
+            stated(R"({"op": "device", "capacity": "24 GiB", )" + device + "}" + events, request));
     };
     Verdict verdict = limited(R"("commit_limit": "10 GiB", "per_allocation_limit": "16 GiB")",
-                              R"(, {"op": "driver_alloc", "id": "a", "bytes": "8 GiB"})", R"({"kind": "driver", "bytes": "3 GiB"})");
+                              R"(, {"op": "driver_alloc", "id": "a", "bytes": "8 GiB"})",
+                              R"({"kind": "driver", "bytes": "3 GiB"})");
     CHECK(verdict.cause() == Verdict::commitment_limit);
-    CHECK_SAYS(verdict, "The limit on what the host will back refused it. It stands at 10 GiB, of which 8 GiB are used; the request needs 3 GiB");
+    CHECK_SAYS(verdict,
+               "The limit on what the host will back refused it. It stands at 10 GiB, of which 8 GiB are "
+               "used; the request needs 3 GiB");
     CHECK_SAYS(verdict, "Of memory, of the device's 24 GiB, 16 GiB were held by nobody");
-    verdict = limited(R"("commit_limit": "64 GiB", "per_allocation_limit": "2 GiB")", "", R"({"kind": "driver", "bytes": "3 GiB"})");
+    verdict = limited(R"("commit_limit": "64 GiB", "per_allocation_limit": "2 GiB")", "",
+                      R"({"kind": "driver", "bytes": "3 GiB"})");
     CHECK(verdict.constraint() == "per_allocation_limit");
-    CHECK_SAYS(verdict, "The limit on the size of one allocation refused it. It stands at 2 GiB, of which 0 B are used");
+    CHECK_SAYS(
+        verdict,
+        "The limit on the size of one allocation refused it. It stands at 2 GiB, of which 0 B are used");
     verdict = limited(R"("mapping_limit": 5, "mappings": 5)", "", R"({"kind": "driver", "bytes": "3 GiB"})");
-    CHECK_SAYS(verdict, "The number of mappings refused it. It stands at 5, 5 are there, and the request needs 1 more");
-    verdict = limited(R"("handle_types": ["posix_fd"])", "", R"({"kind": "driver", "bytes": "3 GiB", "handle_type": "fabric"})");
-    CHECK_SAYS(verdict, "The kinds of handle that the device supports do not have the one that this request asks for: the device has posix_fd, and fabric is asked for");
+    CHECK_SAYS(
+        verdict,
+        "The number of mappings refused it. It stands at 5, 5 are there, and the request needs 1 more");
+    verdict = limited(R"("handle_types": ["posix_fd"])", "",
+                      R"({"kind": "driver", "bytes": "3 GiB", "handle_type": "fabric"})");
+    CHECK_SAYS(verdict,
+               "The kinds of handle that the device supports do not have the one that this request asks for: "
+               "the device has posix_fd, and fabric is asked for");
     // What is left of memory plays no part in host memory, and is not told where it is not known.
     verdict = limited(R"("pinned_host_limit": "1 GiB")", "", R"({"kind": "pinned_host", "bytes": "3 GiB"})");
     CHECK(verdict.constraint() == "pinned_host_limit");
@@ -539,19 +584,25 @@ TEST_CASE("limits: what stood there, what was used, what the request takes") {
 TEST_CASE("roundings: of host memory under the limit that they break, and of an allocator") {
     // 5 GiB are rounded to 8; the limit of 6 is kept without that, the one of 64 in any case.
     const auto host = [](const std::string& limits) {
-        return verdict_of(stated(R"({"op": "device", "capacity": "8 GiB", "pinned_rounds_to_power_of_two": true, )" + limits + "}",
-                                 R"({"kind": "pinned_host", "bytes": "5 GiB"})"));
+        return verdict_of(stated(
+            R"({"op": "device", "capacity": "8 GiB", "pinned_rounds_to_power_of_two": true, )" + limits + "}",
+            R"({"kind": "pinned_host", "bytes": "5 GiB"})"));
     };
     for (const char* limits : {R"("pinned_host_limit": "6 GiB", "commit_limit": "64 GiB")",
                                R"("pinned_host_limit": "64 GiB", "commit_limit": "6 GiB")"}) {
         const Verdict verdict = host(limits);
         CHECK(verdict.cause() == Verdict::internal_fragmentation);
-        CHECK_SAYS(verdict, "with what was asked for, 5 GiB and 0 B before it, the limit of 6 GiB would have been kept; rounded they are 8 GiB and 0 B");
+        CHECK_SAYS(verdict,
+                   "with what was asked for, 5 GiB and 0 B before it, the limit of 6 GiB would have been "
+                   "kept; rounded they are 8 GiB and 0 B");
     }
     // 1 GiB is left, a gap of 512 MiB: 600 MiB in blocks of 1 GiB and segments of 2 fit in neither.
-    const Verdict verdict = verdict_of(stated(R"({"op": "device", "capacity": "4 GiB"}, {"op": "segment", "id": "s", "bytes": "3 GiB"},
+    const Verdict verdict = verdict_of(stated(
+        R"({"op": "device", "capacity": "4 GiB"}, {"op": "segment", "id": "s", "bytes": "3 GiB"},
         {"op": "block", "id": "b", "segment": "s", "offset": 0, "bytes": "2560 MiB"})",
-                                              R"({"kind": "allocator", "bytes": "600 MiB", "block_rounding": 1073741824, "segment_rounding": 2147483648})"));
+        R"({"kind": "allocator", "bytes": "600 MiB", "block_rounding": 1073741824, "segment_rounding": 2147483648})"));
     CHECK(verdict.cause() == Verdict::internal_fragmentation);
-    CHECK_SAYS(verdict, "600 MiB were asked for. The allocator rounds that to a block of 1 GiB, or a new segment of 2 GiB: it has 512 MiB in one piece");
+    CHECK_SAYS(verdict,
+               "600 MiB were asked for. The allocator rounds that to a block of 1 GiB, or a new segment of 2 "
+               "GiB: it has 512 MiB in one piece");
 }
