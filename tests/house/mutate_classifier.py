@@ -20,6 +20,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 
 SOURCES = ["counterfactuals.cpp", "counterfactual_table.cpp", "removal.cpp", "verdict.cpp", "verdict_capacity.cpp",
            "verdict_framework.cpp", "verdict_limits.cpp", "verdict_refused.cpp", "verdict_sets.cpp", "limits_at.cpp",
@@ -260,33 +261,40 @@ def main():
                 subprocess.run(words, cwd=build, check=True)
                 tests.append([program, "--abort-after=1", *arguments])
 
+            took = {}
+
             def notices(number):
                 environment = dict(os.environ, FRAGSCOPE_MUTANT=str(number))
                 for words in tests:
+                    # An inverted condition may loop for ever: much longer than without is noticed too.
+                    limit = 30 + 20 * took.get(words[0], 30)
+                    begun = time.monotonic()
                     try:
                         done = subprocess.run(words, env=environment, stdout=subprocess.DEVNULL,
-                                              stderr=subprocess.DEVNULL, timeout=120)
+                                              stderr=subprocess.DEVNULL, timeout=limit)
                     except subprocess.TimeoutExpired:
                         return True
                     if done.returncode != 0:
                         return True
+                    took.setdefault(words[0], time.monotonic() - begun)
                 return False
 
             if notices(0):
                 print("the tests fail without any change")
                 return 1
             chosen = [e for e in everything if e[1] >= options.first]
-            survivors, unknown = [], []
+            counts = {name: [0, 0, 0] for name in sources}  # noticed, known to change nothing, survivors
             for each, noticed in zip(chosen, pool.map(lambda e: notices(e[1]), chosen)):
-                if noticed:
-                    continue
-                survivors.append(each)
                 name, number, line, condition = each
-                if (name, condition) not in EQUIVALENT:
-                    unknown.append(each)
+                known = (name, condition) in EQUIVALENT
+                counts[name][0 if noticed else 1 if known else 2] += 1
+                if not noticed and not known:
                     print(f"survivor {number}: {name}:{line}: {condition}", flush=True)
-    print(f"{len(chosen)} conditions inverted, {len(survivors)} not noticed, {len(survivors) - len(unknown)} of them known to "
-          "change nothing")
+    for name, (noticed, known, unknown) in counts.items():
+        print(f"{name}: {noticed + known + unknown} conditions inverted, {noticed} noticed, {known} known to change nothing, "
+              f"{unknown} survivors")
+    noticed, known, unknown = (sum(each) for each in zip(*counts.values()))
+    print(f"in all: {len(chosen)} conditions inverted, {noticed} noticed, {known} known to change nothing, {unknown} survivors")
     return 1 if unknown else 0
 
 

@@ -121,6 +121,18 @@ TEST_CASE(
     CHECK(available(own) == exactly(3 * kGiB));
     CHECK(available(others) == exactly(kGiB));
     CHECK(available(rest) == exactly(kGiB));
+    // Exceeded: 9 GiB of 8 are used, 7 with the import closed. A limit that knows of no rounding is the same without it.
+    s.limits[0].used = bytes_of(s, 9 * kGiB);
+    Counterfactual unrounds;
+    unrounds.change = Change::kUnrounds;
+    CHECK(standing_with(s, exactly(8 * kGiB), {&own, &unrounds}).available == exactly(kGiB));
+    CHECK(standing_with(s, exactly(8 * kGiB), {&unrounds}).available == exactly(0));
+    // One that knows: 3 GiB as they were asked for.
+    s.limits[0].used_unrounded = bytes_of(s, 3 * kGiB);
+    s.limits[0].needed_unrounded = bytes_of(s, kGiB);
+    CHECK(standing_with(s, exactly(8 * kGiB), {&unrounds}).available == exactly(5 * kGiB));
+    CHECK(standing_with(s, exactly(8 * kGiB), {}).available == exactly(0));
+    s.limits[0].used = bytes_of(s, 7 * kGiB);
     // What the process has is not what its allocator has.
     s.limits[0].grows = Limit::Grows::kWithAllocator;
     CHECK(available(own) == exactly(kGiB));
