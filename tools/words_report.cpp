@@ -309,12 +309,23 @@ void put_blind_spots(Page& page, const Report& report) {
     if (!any && complete) page.paragraph("No blind spot is known in this recording.", 2);
 }
 
+// No calls were recorded, so what follows from calls is not to be told, not even that there is none of it.
+bool only_a_profile(const Report& report) {
+    return !report.held().empty() &&
+           std::all_of(report.processes().begin(), report.processes().end(),
+                       [](const report::ProcessSummary& process) { return process.events() == 0; });
+}
+
 }  // namespace
 
 std::string render_report(const Report& report, const Style& style) {
     Page page(style);
     page.title("Report of " + (report.trace().empty() ? "a recording" : report.trace()));
     put_health(page, report.health());
+    if (only_a_profile(report)) {
+        put_held(page, report);
+        return page.text();
+    }
     put_processes(page, report);
     put_devices(page, report);
     put_failures(page, report);

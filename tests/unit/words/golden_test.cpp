@@ -52,7 +52,8 @@ const std::vector<Case> kCases = {
     {"internal", Answer::kExplain}, {"straddle", Answer::kExplain}, {"none", Answer::kExplain},
     {"empty", Answer::kExplain},    {"asked", Answer::kExplain},    {"empty", Answer::kReport},
     {"run", Answer::kReport},       {"empty", Answer::kState},      {"train", Answer::kState},
-    {"domain", Answer::kState},     {"fragmented", Answer::kExplain}, {"curves", Answer::kReport}};
+    {"domain", Answer::kState},     {"fragmented", Answer::kExplain}, {"curves", Answer::kReport},
+    {"profile", Answer::kReport}};
 
 const char* name_of(Answer answer) {
     return answer == Answer::kReport ? "report" : answer == Answer::kState ? "state" : "explain";
