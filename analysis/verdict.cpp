@@ -142,11 +142,9 @@ Verdict physical_verdict(const Situation& s, const std::vector<Counterfactual>& 
     if (might_fit(s, rows, own)) {
         std::string what;
         for (const Counterfactual* row : own) {
-            const bool open = !row->freed.exact();
-            unknown_cache = unknown_cache || (open && row->blame != Blame::kWaste);
-            unproven_waste = unproven_waste || (open && row->blame == Blame::kWaste);
-            if (open)
-                what += (what.empty() ? "" : "; ") + row->removed + ": " + in_words(row->freed.interval());
+            if (row->freed.exact()) continue;
+            (row->blame == Blame::kWaste ? unproven_waste : unknown_cache) = true;
+            what += (what.empty() ? "" : "; ") + row->removed + ": " + in_words(row->freed.interval());
         }
         // Where nothing of its own is open, what there was besides is.
         if (what.empty()) what = "held by nobody: " + in_words(s.free_then.interval());
