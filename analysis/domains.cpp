@@ -177,9 +177,11 @@ report::Domain allocator_domain(const FrameworkAtFailure& own, const FrameworkDo
     put_inside(out, derived(report::Quantity::charged, domain.reserved, "segments taken from the driver"),
                InSegments(Quantity::unknown(report::Quantity::requested, scope, rounded)),
                InSegments(Quantity::unknown(report::Quantity::internal_waste, scope, rounded)));
-    out.set_note(
-        "Small and large by PyTorch's rule (blocks up to 1 MiB, and above). Gaps of private pools are among "
-        "them, and serve no other pool's requests.");
+    if (domain.name.empty()) {
+        out.set_note(
+            "Small and large by PyTorch's rule (blocks up to 1 MiB, and above). Gaps of private pools are among "
+            "them, and serve no other pool's requests.");
+    }
     return out;
 }
 

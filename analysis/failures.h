@@ -45,7 +45,7 @@ struct PoolWord {
 
 struct DeviceWord {
     std::uint64_t free = 0;
-    std::uint64_t total = 0;
+    std::uint64_t total = 0;  // 0: not told (a framework's snapshot)
     std::size_t index = 0;  // of the event: the books are to be read up to there (excluded)
 };
 

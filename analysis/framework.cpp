@@ -41,6 +41,9 @@ void FrameworkState::apply(const Event& event, const ProcessState& after) {
                 threads_[event.thread].streams[event.device] = event.object;
             return;
 
+        case Kind::kBlockSegment:
+            return segment_told(event, after);
+
         case Kind::kLinearReleased:
         case Kind::kPoolReleased:
             return driver_freed(event.address.value, after);
@@ -101,6 +104,7 @@ void FrameworkState::acquired(const Event& event, const ProcessState& state) {
     block.acquired = event.sequence;
     block.stack = event.stack;
     block.stream = stream_of(event.thread, event.device);
+    if (event.has(wire::kRequestTold)) block.requested = event.extra;
     const Range range = range_of(event.address.value, block.bytes);
     if (range.size() == 0 || range.size() != block.bytes) {
         ++contradictions_.unknown_handles;
@@ -169,7 +173,7 @@ void FrameworkState::note_totals(const Event& event) {
     FrameworkWord word;
     word.sequence = event.sequence;
     if (event.object.value != wire::kTotalNotTold) word.allocated = event.object.value;
-    if (event.extra != wire::kTotalNotTold) word.reserved = event.extra;
+    if (event.extra != wire::kTotalNotTold && !event.has(wire::kRequestTold)) word.reserved = event.extra;
     if (!word.allocated && !word.reserved) return;
     word.our_allocated = books.live();
     word.our_reserved = books.all().reserved_bytes.current;

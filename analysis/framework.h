@@ -2,7 +2,7 @@
 // profiler; lines of an allocator's log) together with the driver's extents that the blocks lie in.
 //
 // Such an allocator takes segments from the driver and cuts blocks out of them. What it says names blocks
-// only, so a segment is a driver extent that a block was seen in: a linear allocation, an allocation of a
+// only (its snapshot names segments, too), so a segment is a driver extent that a block was seen in: a linear allocation, an allocation of a
 // stream-ordered pool, or, in a reservation (PyTorch's expandable segments), every maximal range that is
 // mapped, also where no block lay yet. Small and large blocks, and which gaps merge, follow PyTorch's public
 // rules: a gap ends at a block, at the segment's end, or at an unmapped address.
@@ -35,6 +35,7 @@ struct FrameworkBlock {
     std::optional<ObjectId> stream;  // nothing: the framework did not say
     Sequence acquired;
     std::uint32_t stack = 0;
+    std::optional<std::uint64_t> requested;  // before it was rounded up, where the framework said so
     std::uint32_t waits_for = 0;        // events; the program has freed it already. 0: live
     std::optional<std::uint64_t> home;  // where its segment (or reservation) begins; nothing: in none
 };
@@ -46,12 +47,15 @@ enum class SegmentKind : std::uint8_t {
     kExpandable,
 };
 
-// What a segment's first block said of it.
+// What a segment's first block said of it, or the framework itself.
 struct SegmentFacts {
     SegmentKind kind = SegmentKind::kLinear;
     int device = kNoDevice;
     std::optional<ObjectId> stream;
     bool large = false;
+    // The framework told of the segment itself: nothing here is concluded from its blocks.
+    bool told = false;
+    std::uint32_t pool = wire::kPoolNotTold;  // a text, the pool's name; 0: the default one
 };
 
 // As PyTorch's statistics have them. Peaks count from the beginning of the recording.
@@ -186,6 +190,7 @@ class FrameworkState {
     void note_totals(const Event& event);
     void count_retries(const Event& event);
 
+    void segment_told(const Event& event, const ProcessState& state);
     // The segment or reservation that the block lies in; found with the driver's state where it is new.
     std::optional<std::uint64_t> home_of(const Range& block, const FrameworkBlock& facts,
                                          const ProcessState& state);

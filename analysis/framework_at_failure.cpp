@@ -62,16 +62,18 @@ std::optional<FrameworkAtFailure> framework_at(const FrameworkState& books, cons
     out.agrees = !own.word || own.word->agrees();
     out.most_reserved = out.peak_reserved = own.all().reserved_bytes.peak;
     out.peak_active = own.all().active_bytes.peak;
-    std::map<std::pair<bool, std::optional<ObjectId>>, FrameworkDomain> domains;
+    std::map<std::tuple<bool, std::optional<ObjectId>, std::uint32_t>, FrameworkDomain> domains;
     Sums sums;
     books.for_each_segment([&](const Range& range, const SegmentFacts& facts) {
         if (facts.device != device) return;
-        FrameworkDomain& domain = domains[{facts.large, facts.stream}];
+        FrameworkDomain& domain = domains[{facts.large, facts.stream, facts.pool}];
+        domain.pool = facts.pool;
         domain.large = facts.large;
         domain.stream = facts.stream;
         ++domain.segments;
         domain.reserved += range.size();
         out.expandable = out.expandable || facts.kind == SegmentKind::kExpandable;
+        out.segments_told = out.segments_told && facts.told;
         std::uint64_t live = 0;
         std::uint64_t waiting = 0;
         books.for_each_piece(range, [&](const Range& piece, const FrameworkBlock* block) {

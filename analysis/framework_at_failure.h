@@ -27,6 +27,7 @@ struct FrameworkDomain {
     bool large = false;
     std::optional<ObjectId> stream;
     std::string name;  // where it has one of its own: a pool's
+    std::uint32_t pool = wire::kPoolNotTold;  // as SegmentFacts has it
     std::uint64_t segments = 0;
     std::uint64_t reserved = 0;
     std::uint64_t live = 0;
@@ -78,6 +79,7 @@ struct FrameworkAtFailure {
     std::uint64_t peak_reserved = 0;  // in segments, up to then; both only where the books are whole
     bool peaks_known = false;
     bool expandable = false;               // some segments are
+    bool segments_told = true;  // by the allocator itself: class, stream and pool of all of them
 
     // Only where the allocator itself gave the request up:
     bool gave_up = false;
@@ -89,6 +91,7 @@ struct FrameworkAtFailure {
     std::uint64_t largest_eligible = 0;
     std::uint64_t largest_of_other_streams = 0;  // of the class
     std::optional<AllocatorLayout> layout;
+    bool pool_assumed = false;  // the layout takes the default pool for the request's
     std::uint64_t gaps = 0;     // pieces that the request itself may use; only with a layout
     bool extents_known = true;  // `domains` have all there are
 };

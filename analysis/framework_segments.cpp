@@ -43,6 +43,22 @@ std::optional<std::uint64_t> FrameworkState::home_of(const Range& block, const F
     return std::nullopt;
 }
 
+void FrameworkState::segment_told(const Event& event, const ProcessState& state) {
+    const Range range = range_of(event.address.value, event.bytes.value);
+    if (range.size() == 0) return;
+    SegmentFacts facts;
+    facts.device = event.device;
+    if (event.object != ObjectId{wire::kStreamNotTold}) facts.stream = event.object;
+    facts.large = wire::segment_large(event.extra);
+    facts.told = true;
+    facts.pool = wire::segment_pool(event.extra);
+    end_overlapping(range);
+    devices_[event.device];
+    if (!wire::segment_expandable(event.extra)) return add_segment(range, facts);
+    facts.kind = SegmentKind::kExpandable;
+    add_arena(range, facts, state);
+}
+
 void FrameworkState::add_segment(const Range& range, SegmentFacts facts) {
     segments_[range.begin] = {range, facts};
     change_stats(facts.device, facts.large, [&](FrameworkStats& stats) {

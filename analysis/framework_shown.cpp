@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 
+#include "analysis/callers.h"
 #include "analysis/quantity.h"
 #include "analysis/session.h"
 
@@ -34,6 +36,7 @@ void set_block(report::FrameworkBlock& out, const Range& range, const FrameworkB
     }
     out.set_state(block->waits_for == 0 ? report::FrameworkBlock::live : report::FrameworkBlock::waiting);
     if (block->stream) out.set_stream(block->stream->value);
+    if (block->requested) out.set_requested_bytes(*block->requested);
 }
 
 void set_counted(report::Counted& out, const FrameworkStat& stat) {
@@ -53,6 +56,21 @@ void set_statistics(report::FrameworkStatistics& out, const char* pool, const Fr
     set_counted(*out.mutable_inactive_split(), stats.inactive_split);
     set_counted(*out.mutable_reserved_bytes(), stats.reserved_bytes);
     set_counted(*out.mutable_inactive_split_bytes(), stats.inactive_split_bytes);
+}
+
+// Whether it is known of every block that the program has what was asked for.
+bool sizes_told(const FrameworkState& books, int device) {
+    return std::all_of(books.blocks().begin(), books.blocks().end(), [&](const auto& each) {
+        return each.second.device != device || each.second.requested || each.second.waits_for != 0;
+    });
+}
+
+bool pools_told(const FrameworkState& books, int device) {
+    bool all = true;
+    books.for_each_segment([&](const Range&, const SegmentFacts& facts) {
+        if (facts.device == device) all = all && facts.told && facts.pool != wire::kPoolNotTold;
+    });
+    return all;
 }
 
 std::string disagreement_in_words(const FrameworkWord& word) {
@@ -86,6 +104,11 @@ void set_totals(report::FrameworkTotals& out, const FrameworkDevice& books) {
 
 }  // namespace
 
+std::string pool_in_words(const Trace& trace, ProcessIndex process, std::uint32_t pool) {
+    if (pool == wire::kPoolNotTold) return "";
+    return pool == 0 ? "default" : text_of(trace, process, pool);
+}
+
 std::vector<report::FrameworkAllocator> framework_shown(const FrameworkState& books, const Trace& trace,
                                                         ProcessIndex process) {
     std::map<int, report::FrameworkAllocator> out;
@@ -103,9 +126,12 @@ std::vector<report::FrameworkAllocator> framework_shown(const FrameworkState& bo
         shown.set_refused(device.refused);
         shown.set_retries_at_least(device.retries_at_least);
         shown.set_retries_at_most(device.retries_at_most);
-        shown.add_not_known(
-            "the sizes that were asked for: the allocator tells of its blocks, which are rounded up");
-        shown.add_not_known("which private pool (a CUDA graph's, a MemPool) a segment or a gap belongs to");
+        if (!sizes_told(books, ordinal))
+            shown.add_not_known(
+                "the sizes that were asked for: the allocator tells of its blocks, which are rounded up");
+        if (!pools_told(books, ordinal))
+            shown.add_not_known(
+                "which private pool (a CUDA graph's, a MemPool) a segment or a gap belongs to");
         if (device.segments_unseen)
             shown.add_not_known(
                 "what the allocator took from the driver and keeps: blocks of it lie in memory that no "
@@ -119,6 +145,8 @@ std::vector<report::FrameworkAllocator> framework_shown(const FrameworkState& bo
         segment.set_kind(kind_in_words(facts.kind));
         if (facts.stream) segment.set_stream(facts.stream->value);
         segment.set_large(facts.large);
+        segment.set_told(facts.told);
+        if (facts.told) segment.set_pool(pool_in_words(trace, process, facts.pool));
         books.for_each_piece(range, [&](const Range& piece, const FrameworkBlock* block) {
             set_block(*segment.add_blocks(), piece, block);
         });

@@ -99,6 +99,8 @@ Hidden hidden_by(Kind kind) {
             return {0, bit(Layer::kFramework), false};
         case Kind::kBlockWaits:
             return {bit(Layer::kFramework), 0, false};
+        case Kind::kBlockSegment:
+            return {bit(Layer::kFramework), bit(Layer::kFramework), false};
         // Nothing that has a sum of its own.
         case Kind::kHandleExported:
         case Kind::kAccessSet:

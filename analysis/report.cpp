@@ -53,6 +53,18 @@ report::ProcessSummary summary_of(const Trace& trace, std::uint32_t index, const
     return out;
 }
 
+void add_snapshot(const snapshot::DeviceTotals& totals, report::DeviceSummary& out) {
+    out.set_segments(totals.segments());
+    out.set_blocks(totals.blocks());
+    out.set_reserved_bytes(totals.reserved_bytes());
+    out.set_allocated_bytes(totals.allocated_bytes());
+    out.set_active_bytes(totals.active_bytes());
+    out.set_inactive_bytes(totals.inactive_bytes());
+    out.set_largest_inactive_bytes(totals.largest_inactive_bytes());
+    out.set_wholly_free_segment_bytes(totals.wholly_free_segment_bytes());
+    out.set_trace_entries(totals.trace_entries());
+}
+
 void add_devices(const Trace& trace, report::Report& out) {
     std::set<std::string> seen;
     for (std::uint32_t index = 0; index < trace.processes.size(); ++index) {
@@ -77,6 +89,8 @@ void add_devices(const Trace& trace, report::Report& out) {
             if (device.has_recommended_granularity_bytes()) {
                 summary.set_recommended_granularity_bytes(device.recommended_granularity_bytes());
             }
+            for (const snapshot::DeviceTotals& totals : trace.session.provenance().snapshot())
+                if (totals.ordinal() == device.ordinal()) add_snapshot(totals, summary);
         }
     }
 }

@@ -61,6 +61,7 @@ void place_the_request(Situation& s, SessionWalk& walk, Sequence at) {
         if (physical.imported) s.imported += physical.bytes;
     });
     s.framework = framework_at(walk.failing_framework(), state, s.request.device, s.physical, s.losses);
+    if (s.framework) name_the_domains(*s.framework, *s.trace, s.failure.process);
 }
 
 void fill_in(Situation& s, SessionWalk& walk) {

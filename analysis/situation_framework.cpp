@@ -1,6 +1,10 @@
 // What a framework's own allocator gave up, and what it needed of the driver for it.
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "analysis/framework_layout.h"
+#include "analysis/framework_shown.h"
 #include "analysis/situation_parts.h"
 
 namespace fragscope::analysis::situation_parts {
@@ -24,6 +28,32 @@ std::uint64_t taken_just_before(const EventLog& events, std::size_t refused) {
     return bytes;
 }
 
+// Where it told of its segments: what of them the request may use is known. It has returned by itself what it
+// returns before it gives up, so that what is wholly free still is what it does not return.
+void lay_out(Situation& s, const FrameworkState& books) {
+    FrameworkAtFailure& own = *s.framework;
+    BlockRequest request;
+    request.block = own.tried;
+    request.large = wire::segment_large(s.named->extra);
+    request.stream = own.stream;
+    request.pool = wire::segment_pool(s.named->extra);
+    if (request.pool == wire::kPoolNotTold) {
+        own.pool_assumed = true;
+        request.pool = 0;
+    }
+    own.layout = layout_at(books, s.named->device, request);
+    own.driver_asked = true;
+    for (const FrameworkDomain& domain : own.domains) {
+        const bool same_pool = domain.pool == request.pool || domain.pool == wire::kPoolNotTold;
+        if (same_pool && domain.large == request.large && domain.stream == request.stream)
+            own.gaps += domain.gaps.count();
+    }
+    s.request.needed = own.layout->segment;
+    s.request.needed_reason = fmt::format(
+        "what a new segment for it takes by PyTorch's public rules; in a gap of a segment its block is enough{}",
+        own.pool_assumed ? ". Which pool it was for is not told: the default one is taken" : "");
+}
+
 }  // namespace
 
 // What the allocator itself gave up, in the terms of its own books.
@@ -39,6 +69,18 @@ void book_the_refusal(Situation& s, const FrameworkState& books) {
         std::uint64_t& largest = other ? own.largest_of_other_streams : own.largest_eligible;
         largest = std::max(largest, domain.gaps.largest());
     }
+    if (own.segments_told && s.named->has(wire::kRequestTold) && !own.domains.empty()) lay_out(s, books);
+}
+
+void name_the_domains(FrameworkAtFailure& own, const Trace& trace, ProcessIndex process) {
+    for (FrameworkDomain& domain : own.domains) {
+        if (domain.pool == wire::kPoolNotTold) continue;
+        domain.name =
+            fmt::format("{} pool, {} segments{}",
+                        domain.pool == 0 ? "default" : "private " + pool_in_words(trace, process, domain.pool),
+                        domain.large ? "large" : "small",
+                        domain.stream ? fmt::format(", stream {:#x}", domain.stream->value) : std::string());
+    }
 }
 
 // Expandable segments grow by handles of one size, up to the block's end: the driver's refusal names one of
@@ -47,7 +89,7 @@ void need_handles(Situation& s) {
     constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
     const FrameworkAtFailure& own = *s.framework;
     const bool refused = own.driver_asked && s.event->kind == Kind::kHandleCreated;
-    if (s.request.draws != Draws::kPhysical || (!refused && (own.driver_asked || !own.expandable))) return;
+    if (own.layout || s.request.draws != Draws::kPhysical || (!refused && (own.driver_asked || !own.expandable))) return;
     // By PyTorch's public rules, where no handle was asked for.
     const std::uint64_t handle = refused                   ? std::max<std::uint64_t>(s.event->bytes.value, 1)
                                  : own.tried > kSmallBlock ? 20 * kMiB

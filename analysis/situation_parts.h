@@ -34,6 +34,7 @@ void ask_the_program(FailureSnapshot& snapshot, const EventLog& events, std::siz
 void word_of_the_device(Situation& s);
 
 // situation_framework.cpp
+void name_the_domains(FrameworkAtFailure& own, const Trace& trace, ProcessIndex process);
 void book_the_refusal(Situation& s, const FrameworkState& books);
 void need_handles(Situation& s);
 // What was tried, or granted, for one handle says nothing of the block that needs several.

@@ -60,8 +60,11 @@ void word_of_the_device(Situation& s) {
             s.device_of_snapshot
                 ? "; the call names no device: this is the one that its own snapshot speaks of"
                 : "";
-        s.capacity = Quantity::measured(report::Quantity::capacity, said->second.total, s.physical,
-                                        fmt::format("the total of cuMemGetInfo {}{}", when, whose));
+        s.capacity =
+            said->second.total != 0
+                ? Quantity::measured(report::Quantity::capacity, said->second.total, s.physical,
+                                     fmt::format("the total of cuMemGetInfo {}{}", when, whose))
+                : Quantity::unknown(report::Quantity::capacity, s.physical, "the trace does not say");
         s.device_free =
             Quantity::measured(report::Quantity::device_free, said->second.free, s.physical,
                                fmt::format("cuMemGetInfo {}: held by nobody on the device{}", when, whose));

@@ -198,6 +198,7 @@ void ProcessState::apply(const Event& event) {
         case Kind::kBlockWaits:
         case Kind::kBlockWaitOver:
         case Kind::kBlockStream:
+        case Kind::kBlockSegment:
         case Kind::kActivityAcquired:
         case Kind::kActivityReleased:
         case Kind::kActivityPlace:

@@ -75,7 +75,35 @@ Verdict limited(const Situation& s, const std::vector<Counterfactual>& rows) {
 
 }  // namespace
 
+// Where its extents are known, and by them it need not have given up.
+std::optional<Verdict> not_by_its_extents(const Situation& s) {
+    const FrameworkAtFailure& own = *s.framework;
+    const AllocatorLayout& layout = *own.layout;
+    if (s.stated || records_missing(s)) return std::nullopt;
+    const std::uint64_t gap = layout.views[0].gap_largest.low.value_or(0);
+    if (gap >= own.tried && own.tried != 0) {
+        return undetermined(
+            fmt::format("{}. A gap of {} lies in segments of this request's pool, class and stream, and is large enough "
+                        "for the block of {} that it gave up: {}max_split_size_mb keeps large gaps whole, and a block "
+                        "of an older size than this file tells may have been there.",
+                        held_in_words(own), in_words(gap), in_words(own.tried),
+                        own.pool_assumed ? "the request may have been for a private pool, which is not told; " : ""),
+            "the allocator_settings of a snapshot that is taken at the failure (torch.cuda.memory._snapshot() in an "
+            "out-of-memory observer)");
+    }
+    if (s.device_free.known() && s.device_free.low().value_or(0) >= s.request.needed.high.value_or(UINT64_MAX)) {
+        return undetermined(
+            fmt::format("{}, which is enough for the segment of {} that it needed. Either a limit of its own stood in the "
+                        "way (torch.cuda.set_per_process_memory_fraction sets one), or the driver refused although it "
+                        "had the memory: the snapshot does not say whether it was asked.",
+                        held_by_nobody(s), in_words(s.request.needed)),
+            "torch.cuda.get_per_process_memory_fraction() in the program, and the same request with the fraction at 1.0");
+    }
+    return std::nullopt;
+}
+
 std::optional<Verdict> refused_by_allocator(const Situation& s, const std::vector<Counterfactual>& rows) {
+    if (s.framework && s.framework->gave_up && s.framework->layout) return not_by_its_extents(s);
     if (!s.framework || !s.framework->gave_up || s.framework->layout) return std::nullopt;
     const FrameworkAtFailure& own = *s.framework;
     if (!records_missing(s) && own.largest_eligible >= own.tried && own.tried != 0) {

@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little,
               "the trace file's headers are written as they lie in memory");
 
 // The newest version that this program writes and reads; see the table in FORMAT.md before changing it.
-inline constexpr std::uint32_t kFormatVersion = 3;
+inline constexpr std::uint32_t kFormatVersion = 4;
 
 // First bytes of every trace file of any version. The bytes around the name show up transfers that change
 // line ends or strip the high bit.

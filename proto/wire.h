@@ -67,7 +67,7 @@ enum class Kind : std::uint8_t {
     kPrimaryReleased = 30,    //                  -                -                 -              -
     kPrimaryReset = 31,       //                  -                -                 -              -
     // What the driver said about itself. Flag::kByShim tells whether the program or the shim asked.
-    kDeviceMemory = 32,  // cuMemGetInfo          free             total             context        -
+    kDeviceMemory = 32,  // cuMemGetInfo          free             total, 0: not told   context     -
     kPoolState = 33,     //                       used current     reserved current  pool           release threshold
     kPoolHigh = 34,      //                       used high        reserved high     pool           maximum size
     // kPoolHigh.extra: what the program asked for when it created the pool here; 0: it asked for no limit, or the pool was
@@ -182,8 +182,21 @@ enum class Kind : std::uint8_t {
     // Whether CUPTI is used in this process, and why: CuptiState, API version of the library, CUptiResult, string: the library's
     // path, or who uses it (kOthersUse, kEnded).
     kActivityState = 107,
+    // What the framework's allocator itself says of a piece of the driver's memory that it cuts blocks out of (its snapshot):
+    // an extent that it took, or a range of addresses in which it maps and unmaps memory. No shim sends it.
+    kBlockSegment = 108,   //                   address          bytes             stream         pack_segment()
 };
-inline constexpr Kind kLastKind = Kind::kActivityState;
+inline constexpr Kind kLastKind = Kind::kBlockSegment;
+
+// kBlockSegment.extra: a string, the name of the private pool whose segment it is (low 32 bits; 0: the allocator's default
+// one; kPoolNotTold), bit 32: for its large blocks, bit 33: a range in which it maps and unmaps (PyTorch's expandable segments).
+inline constexpr std::uint32_t kPoolNotTold = ~std::uint32_t{0};
+constexpr std::uint64_t pack_segment(std::uint32_t pool, bool large, bool expandable) {
+    return pool | (static_cast<std::uint64_t>(large) << 32) | (static_cast<std::uint64_t>(expandable) << 33);
+}
+constexpr std::uint32_t segment_pool(std::uint64_t packed) { return static_cast<std::uint32_t>(packed); }
+constexpr bool segment_large(std::uint64_t packed) { return ((packed >> 32) & 1u) != 0; }
+constexpr bool segment_expandable(std::uint64_t packed) { return ((packed >> 33) & 1u) != 0; }
 
 // kBlock…: a total that the framework's allocator does not give.
 inline constexpr std::uint64_t kTotalNotTold = ~std::uint64_t{0};
@@ -264,6 +277,9 @@ enum Flag : std::uint16_t {
     // Of kBlock… records: a stream capture was running in the process. A block released then may be kept till its end, for
     // what it was used for on other streams, and is not said to wait.
     kDuringCapture = 1u << 10,
+    // No shim sends it. Of kBlockAcquired: `extra` is what was asked for before it was rounded up to a block, and not a total.
+    // Of kBlockRefused: `extra` is pack_segment() of the pool and class of segments that it was for, and not a total.
+    kRequestTold = 1u << 11,
     kDurationFull = 1u << 8,     // set by the collector: Record::duration was saturated, the call took at least that long
 };
 

@@ -140,7 +140,7 @@ std::string json_stack(const Trace& trace, const Event& event, analysis::Symboli
 
 std::string json_event(const Trace& trace, const Event& event, analysis::Symbolizer* symbolizer) {
     const trace::Process& process = trace.processes[event.process.value];
-    const analysis::PayloadNames names = analysis::payload_names(event.kind);
+    const analysis::PayloadNames names = analysis::payload_names(event.kind, event.flags);
     std::string flags;
     for (const std::string& name : flag_names(event.flags))
         flags += (flags.empty() ? "" : ",") + quoted(name);
@@ -199,7 +199,7 @@ int function_column(const Trace& trace) {
 }
 
 std::string text_event(const Trace& trace, const Event& event, const Style& style, int function_column) {
-    const analysis::PayloadNames names = analysis::payload_names(event.kind);
+    const analysis::PayloadNames names = analysis::payload_names(event.kind, event.flags);
     const analysis::PayloadNames plain;
     std::vector<std::string> further = flag_names(event.flags);
     const auto named = [](const analysis::PayloadField& field, const analysis::PayloadField& usual) {

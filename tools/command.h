@@ -27,6 +27,7 @@ int cmd_explain(int argc, char** argv);
 int cmd_report(int argc, char** argv);
 int cmd_state(int argc, char** argv);
 int cmd_import(int argc, char** argv);
+int cmd_export(int argc, char** argv);
 int cmd_doctor(int argc, char** argv);
 
 // Parses a command's options. A value: there is nothing more to do, exit with it (help was asked for, wrong

@@ -22,6 +22,7 @@ constexpr std::array kCommands{
     Command{"state", "say what a program held at a moment, down to the blocks of its framework", cmd_state},
     Command{"dump", "print a trace's events, one a line", cmd_dump},
     Command{"import", "make a trace of what another tool has written", cmd_import},
+    Command{"export", "write a trace in another tool's format", cmd_export},
     Command{"doctor", "say before a run what a recording will see and what not", cmd_doctor},
 };
 

@@ -127,6 +127,20 @@ std::string granularity_words(bool known, std::uint64_t bytes) {
     return known ? human_bytes(bytes) : "not known";
 }
 
+void put_allocator_snapshot(Page& page, const report::DeviceSummary& device) {
+    page.paragraph(
+        fmt::format("By the framework's snapshot: its allocator had {} of the driver's memory in {}, cut into {}. {} of "
+                    "it were in use, {} freed by the program and waiting for a stream, {} in no use: the largest block "
+                    "of that was {}, and {} lay in segments that held nothing in use and nothing waiting. Its trace "
+                    "has {}.",
+                    both_bytes(device.reserved_bytes()), counted(device.segments(), "segment"),
+                    counted(device.blocks(), "block"), both_bytes(device.allocated_bytes()),
+                    both_bytes(device.active_bytes() - device.allocated_bytes()), both_bytes(device.inactive_bytes()),
+                    both_bytes(device.largest_inactive_bytes()), both_bytes(device.wholly_free_segment_bytes()),
+                    counted(device.trace_entries(), "entry", "entries")),
+        4);
+}
+
 void put_devices(Page& page, const Report& report) {
     page.heading("Devices");
     if (report.devices().empty()) {
@@ -144,6 +158,7 @@ void put_devices(Page& page, const Report& report) {
                                    granularity_words(device.has_recommended_granularity_bytes(),
                                                      device.recommended_granularity_bytes())),
                        4);
+        if (device.has_segments()) put_allocator_snapshot(page, device);
     }
 }
 

@@ -16,12 +16,14 @@
 #include "analysis/read/jax_profile.h"
 #include "analysis/read/nsight_sqlite.h"
 #include "analysis/read/rmm_log.h"
+#include "analysis/read/torch_snapshot.h"
 
 namespace fragscope::analysis {
 
 namespace {
 
-constexpr std::array kImporters{&kRmmLog, &kIngeroSqlite, &kNsightSqlite, &kJaxProfile};
+constexpr std::array kImporters{&kRmmLog, &kIngeroSqlite, &kNsightSqlite, &kJaxProfile,
+                                &kTorchSnapshot};
 
 std::string kinds_in_words() {
     std::string out;

@@ -119,6 +119,7 @@ constexpr std::array kNames{
     KindName{Kind::kActivityUnified, "activity_unified", "CUPTI: unified memory counter"},
     KindName{Kind::kActivityLost, "activity_lost", "CUPTI: records dropped"},
     KindName{Kind::kActivityState, "activity_state", "use of CUPTI"},
+    KindName{Kind::kBlockSegment, "block_segment", "segment of a framework's allocator, as it tells of it"},
 };
 
 }  // namespace

@@ -9,7 +9,7 @@ constexpr PayloadField number(std::string_view name) { return {name, PayloadForm
 
 }  // namespace
 
-PayloadNames payload_names(wire::Kind kind) {
+PayloadNames payload_names(wire::Kind kind, std::uint16_t flags) {
     PayloadNames names;
     switch (kind) {
         case wire::Kind::kPitchAcquired:
@@ -116,6 +116,12 @@ PayloadNames payload_names(wire::Kind kind) {
         case wire::Kind::kBlockRefused:
             names.object = {"total_allocated_bytes", PayloadForm::kTotal};
             names.extra = {"total_reserved_bytes", PayloadForm::kTotal};
+            if ((flags & wire::kRequestTold) == 0) break;
+            names.extra = kind == wire::Kind::kBlockAcquired ? amount("requested_bytes") : number("segment");
+            break;
+        case wire::Kind::kBlockSegment:
+            names.object = number("stream");
+            names.extra = number("segment");
             break;
         case wire::Kind::kBlockWaits:
             names.extra = number("stream");

@@ -1,4 +1,4 @@
-// What the four payload fields of an event hold, by its kind: the table beside wire::Kind for programs. Most
+// What the four payload fields of an event hold, by its kind and flags: the table beside wire::Kind for programs. Most
 // hold what they are called after; where they hold something else it has a name of its own.
 #pragma once
 
@@ -27,6 +27,6 @@ struct PayloadNames {
     PayloadField extra{"extra", PayloadForm::kAddress};
 };
 
-PayloadNames payload_names(wire::Kind kind);
+PayloadNames payload_names(wire::Kind kind, std::uint16_t flags = 0);
 
 }  // namespace fragscope::analysis

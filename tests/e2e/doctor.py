@@ -167,7 +167,7 @@ def of_programs(folder):
     expect(findings("--", str(program), status=1), "problem", "program", "32-bit")
 
     # What every command says of itself: the rule that doctor's own words are held to.
-    for command in ([], ["run"], ["explain"], ["report"], ["state"], ["dump"], ["import"], ["doctor"]):
+    for command in ([], ["run"], ["explain"], ["report"], ["state"], ["dump"], ["import"], ["export"], ["doctor"]):
         words = subprocess.run([FRAGSCOPE, *command, "--help"], capture_output=True, text=True, timeout=60)
         assert words.returncode == 0 and words.stdout, (command, words)
         house.no_bare_free(words.stdout + words.stderr, f"{command} --help")

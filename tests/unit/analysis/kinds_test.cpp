@@ -198,6 +198,7 @@ constexpr std::array kRows = {
     Row{Kind::kActivityUnified, Does::kNothing},
     Row{Kind::kActivityLost, Does::kNothing},
     Row{Kind::kActivityState, Does::kNothing},
+    Row{Kind::kBlockSegment, Does::kNothing},
 };
 
 // What the process may be charged for on the device: of pools only their live blocks, of arrays their texels.

@@ -93,7 +93,7 @@ TEST_CASE("a newer format is refused by name, with both versions") {
     const test::TemporaryFile file(bytes);
     CHECK(analysis::read_trace(file.path()).error ==
           file.path() +
-              " has trace format version 4; this Fragscope reads versions up to 3: use a newer one");
+              " has trace format version 5; this Fragscope reads versions up to 4: use a newer one");
 }
 
 TEST_CASE("where the session's description is damaged, the sentence says that nothing can be read") {

@@ -65,8 +65,8 @@ TEST_CASE("values out of range") {
         column->Clear();
         for (int i = 0; i < 3; ++i) column->Add(value);
     };
-    CHECK(problem_of([&](auto& b) { three(b.mutable_kind(), 108); }) ==
-          "column kind holds 108, expected less than 108");
+    CHECK(problem_of([&](auto& b) { three(b.mutable_kind(), 109); }) ==
+          "column kind holds 109, expected less than 109");
     CHECK(problem_of([&](auto& b) { three(b.mutable_function(), 1); }) ==
           "column function holds 1, expected less than 1");
     CHECK(problem_of([&](auto& b) { three(b.mutable_thread(), 9); }) ==
@@ -128,8 +128,8 @@ TEST_CASE("headers that cannot be") {
         return problem_of_file(test::HandMade().session().chunk(process, change));
     };
     CHECK(with([](auto& h) { h.magic = 0; }) == "expected the start of a chunk, found 0x00000000");
-    CHECK(with([](auto& h) { h.version = 4; }) == "a chunk of format version 4, expected at most 3");
-    CHECK(with([](auto& h) { h.version = 0; }) == "a chunk of format version 0, expected at most 3");
+    CHECK(with([](auto& h) { h.version = 5; }) == "a chunk of format version 5, expected at most 4");
+    CHECK(with([](auto& h) { h.version = 0; }) == "a chunk of format version 0, expected at most 4");
     CHECK(with([](auto& h) { h.kind = static_cast<trace::ChunkKind>(8); }) ==
           "a chunk of kind 8, expected 1 to 7");
     CHECK(with([](auto& h) { h.kind = trace::ChunkKind::kLoss; }) ==
