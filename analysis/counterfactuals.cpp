@@ -90,7 +90,7 @@ void layout_rows(Table& table, const FrameworkAtFailure& own, const AllocatorLay
                      about(layout.of_other_streams, "in no block, and in segments of another stream"));
     }
     // A segment is no smaller than the block in it, and a block no smaller than what was asked for.
-    if (layout.segment != layout.requested) {
+    if (layout.asked_known && layout.segment != layout.requested) {
         table.change("without_request_rounding", "the rounding of this request", Blame::kRounding,
                      Change::kUnrounds,
                      "with exactly what the program asked for instead of whole blocks and segments",
@@ -349,7 +349,7 @@ std::vector<Counterfactual> address_rows(const Situation& s) {
                          "the address space's size is not a setting");
     if (s.stated)
         table.not_applicable("without_unbacked_reservations", "reservations with nothing mapped to them",
-                             Blame::kUnbacked, "what is mapped to them the scenario does not say");
+                             Blame::kUnbacked, "what is mapped to them is not stated");
     else table.instead(
         "without_unbacked_reservations", "reservations with nothing mapped to them", Blame::kUnbacked,
         Quantity::bounded(report::Quantity::eligible_free,

@@ -25,9 +25,9 @@ report::Explanation explain_scenario(const Scenario& scenario,
     *request.mutable_requested() =
         (scenario.request.bytes.exact()
              ? Quantity::measured(report::Quantity::requested, facts.requested, scope,
-                                  "as the scenario states it")
+                                  "as it is stated")
              : Quantity::bounded(report::Quantity::requested, scenario.request.bytes, scope,
-                                 "as far as the scenario states it"))
+                                 "as far as it is stated"))
             .message();
     *request.mutable_needed() =
         (facts.needed.exact()

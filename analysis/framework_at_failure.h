@@ -47,6 +47,8 @@ struct AllocatorLayout {
     Interval block;      // rounded to the allocator's blocks
     Interval segment;    // and what a new segment for it takes
     bool may_release = false;  // it gives wholly free segments back before it gives up
+    bool gaps_refused = false;  // it looked for a gap for this request and found none
+    bool asked_known = true;    // `requested` is what the program asked for
     bool owners = false;       // some extents are in another pool than the request's
     bool streams = false;      // some serve another stream only
     bool waits = false;        // some are freed and wait for a stream

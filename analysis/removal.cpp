@@ -170,6 +170,17 @@ Standing in_a_gap(const AllocatorLayout& layout, const Changes& changes) {
     Standing out;
     out.available = changes.gaps_merged ? view.gap_sum : view.gap_largest;
     out.needed = changes.unrounded ? layout.requested : layout.block;
+    if (layout.gaps_refused && !changes.gaps_merged && !changes.waits_over && !changes.no_waste &&
+        !changes.unrounded) {
+        // Its own gaps are too small whatever they are: only those of others are left.
+        Interval others = Interval::exactly(0);
+        if (changes.any_owner) others = others + layout.of_other_owners;
+        if (changes.any_stream) others = others + layout.of_other_streams;
+        out.fit = fit_of({0, others.high}, out.needed);
+        if (out.fit == Fit::kDoesNotFit && out.available.high && out.needed.high)
+            out.available.high = std::min(*out.available.high, *out.needed.high - 1);
+        return out;
+    }
     out.fit = fit_of(out.available, out.needed);
     return out;
 }

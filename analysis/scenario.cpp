@@ -13,7 +13,7 @@ namespace {
 
 using Kind = ScenarioRequest::Kind;
 
-constexpr char kStated[] = "as the scenario states it";
+constexpr char kStated[] = "as it is stated";
 
 bool is_zero(const Interval& bytes) { return bytes.high == std::optional<std::uint64_t>(0); }
 
@@ -106,7 +106,7 @@ void put_request(Situation& s, const Scenario& scenario) {
     out.contiguity = one_run ? report::Request::physical : report::Request::virtual_only;
     out.contiguity_reason =
         one_run
-            ? "the scenario says that the driver needs one physical run"
+            ? "it is stated that the driver needs one physical run"
             : "a pointer needs consecutive addresses; nothing says that the driver needs one "
               "physical run behind them";
     switch (request.kind) {
@@ -296,17 +296,17 @@ void put_addresses(Situation& s, const Scenario& scenario) {
 void put_books(Situation& s, const Scenario& scenario, const Charged& charged) {
     const ScenarioDevice& device = scenario.device;
     const Scope& scope = s.physical;
-    constexpr char kNone[] = "the scenario speaks of none";
+    constexpr char kNone[] = "none is stated";
     const Interval own = charged.segments + charged.allocations + charged.imported + charged.leaked;
     s.capacity = stated(report::Quantity::capacity, device.capacity, scope, kStated);
-    const std::string left = "capacity less everything that the scenario states as held";
+    const std::string left = "capacity less everything that is stated as held";
     s.device_free =
         device.device_free
             ? stated(report::Quantity::device_free, *device.device_free, scope, kStated)
             : summed(report::Quantity::device_free,
                      less(device.capacity, own + device.context + device.other_processes), scope, left);
     s.free_then = s.device_free;
-    s.not_asked = "the scenario does not state the capacity of the device, or what is held of it";
+    s.not_asked = "the capacity of the device, or what is held of it, is not stated";
     s.linear = summed(report::Quantity::charged, charged.segments + charged.allocations, scope,
                       fmt::format("segments and driver allocations, in whole pages of {}", in_words(s.page)));
     s.linear_requested = summed(report::Quantity::requested, charged.asked, scope,
@@ -327,9 +327,9 @@ void put_books(Situation& s, const Scenario& scenario, const Charged& charged) {
     s.reclaimable = s.graphs_unused;
     s.pending = nothing(report::Quantity::pending_free, scope, kNone);
     s.attributed = summed(report::Quantity::attributed, own, scope,
-                          "segments, driver allocations and handles that the scenario states");
+                          "segments, driver allocations and handles that are stated");
     s.others = stated(report::Quantity::other_processes, device.other_processes, scope,
-                      is_zero(device.other_processes) ? "the scenario speaks of none" : kStated);
+                      is_zero(device.other_processes) ? kNone : kStated);
     if (!is_zero(device.other_processes))
         s.other_processes.push_back({ProcessIndex{}, "other processes", device.other_processes});
     s.unattributed =
@@ -398,7 +398,7 @@ Situation situation_of(const Scenario& scenario) {
     s.stated = true;
     s.losses.counted = true;
     s.books = s.losses;
-    s.device = "the device of the scenario";
+    s.device = scenario.device_name;
     s.page = scenario.device.granularity;
     s.physical.device = s.device;
     s.physical.domain = "physical";
@@ -432,6 +432,7 @@ Situation situation_of(const Scenario& scenario) {
         s.runs = runs;
     }
     s.stated_refusal = scenario.device.driver_refused;
+    s.refused_by = scenario.refused_by;
     put_inexact(s, scenario);
     return s;
 }

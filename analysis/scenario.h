@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/limit.h"
 #include "analysis/quantity.h"
 #include "analysis/situation.h"
 
@@ -50,6 +51,7 @@ struct ScenarioSegment {
     std::string owner;     // a private pool; empty: the default one
     std::string stream;    // whose gaps serve this stream only; empty: not said
     bool several = false;  // not one segment: an unknown number of them, with this sum
+    std::optional<Interval> unused;  // in no block, where that is stated for itself and not only as a difference
     std::vector<ScenarioBlock> blocks;
 };
 
@@ -72,6 +74,10 @@ struct ScenarioRequest {
     std::uint64_t segment_rounding = 0;  // 0: none
     std::uint64_t block_rounding = 0;    // 0: none
     bool may_release = false;            // wholly free segments, before it gives up
+    // What a gap has to have for it, where it is known only what a new segment takes (`bytes`).
+    std::optional<Interval> in_gap;
+    // The allocator is known to have looked for a gap that serves this request, and to have found none.
+    bool gaps_refused = false;
     std::string owner;
     std::string stream;
     std::string handle_type;     // empty: none in particular
@@ -81,6 +87,7 @@ struct ScenarioRequest {
 struct Scenario {
     std::string id;
     std::string title;
+    std::string device_name = "the device of the scenario";
     ScenarioDevice device;
     std::vector<Interval> allocations;        // from the driver, outside of any framework, and still held
     std::vector<Interval> held_by_importers;  // freed here, still mapped by another process
@@ -91,6 +98,7 @@ struct Scenario {
     std::optional<std::vector<Interval>> free_runs;  // physical, contiguous, held by nobody
     std::vector<ScenarioSegment> segments;
     ScenarioRequest request;
+    std::optional<LimitKind> refused_by;  // who refused it says itself that it was because of this limit
     std::vector<std::string> not_used;        // members of its text that the format does not have, with their places
     std::string expected_cause;       // what its writer concluded; never part of the analysis
     std::string expected_constraint;

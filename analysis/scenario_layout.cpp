@@ -40,6 +40,8 @@ Pieces pieces_of(const ScenarioSegment& segment, bool waits_over, bool no_waste 
     }
     Pieces out;
     out.sum = less(segment.bytes, taken);
+    // A number for itself is nearer than the difference of two others.
+    if (segment.unused && !waits_over && !no_waste) out.sum = *segment.unused;
     out.wholly_free = blocks.empty() && !segment.several;
     if (out.wholly_free || out.sum.high == std::optional<std::uint64_t>(0)) {
         out.largest = out.sum;
@@ -51,7 +53,6 @@ Pieces pieces_of(const ScenarioSegment& segment, bool waits_over, bool no_waste 
     }
     if (segment.several) {
         out.largest = {0, out.sum.high};
-        out.count = 1;
         return out;
     }
     if (!placed) {
@@ -126,9 +127,12 @@ AllocatorLayout layout_of(const std::vector<ScenarioSegment>& segments, const Sc
                           std::uint64_t granularity) {
     AllocatorLayout out;
     out.requested = request.bytes;
-    out.block = rounded_up(request.bytes, request.block_rounding);
-    out.segment = rounded_up(rounded_up(out.block, request.segment_rounding), granularity);
+    const Interval rounded = rounded_up(request.bytes, request.block_rounding);
+    out.block = request.in_gap.value_or(rounded);
+    out.segment = rounded_up(rounded_up(rounded, request.segment_rounding), granularity);
     out.may_release = request.may_release;
+    out.gaps_refused = request.gaps_refused;
+    out.asked_known = !request.in_gap;
     for (const ScenarioSegment& segment : segments) {
         const bool owner = of_owner(segment, request);
         const bool stream = of_stream(segment, request);

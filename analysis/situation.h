@@ -138,6 +138,7 @@ struct Situation {
     std::optional<PhysicalRuns> runs;  // nothing: not known
     // Written by hand (a scenario): what is said is taken at its word, and nothing else is known.
     bool stated = false;
+    std::optional<LimitKind> refused_by;  // whoever refused it says that it was because of this limit
     bool stated_refusal = false;       // it says that the driver refused, for no reason that it knows
     std::vector<std::string> inexact;  // which of its amounts are intervals, by their names
     AddressSpace space;

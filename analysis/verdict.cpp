@@ -347,6 +347,7 @@ Verdict cause_in(const Situation& s, const std::vector<Counterfactual>& rows) {
 Verdict verdict_of(const Situation& s, const std::vector<Counterfactual>& rows) {
     if (auto out = of_a_hypothetical(s, rows)) return *out;
     Verdict out = cause_in(s, rows);
+    if (out.cause() == Verdict::undetermined && s.refused_by) out = by_its_own_word(s, rows);
     add_margins(out, s, rows);
     if (!on_the_device(s.request.draws)) return out;
     const Counterfactual* whole = row_of(rows, "with_nothing_else_on_device");

@@ -176,14 +176,24 @@ std::string framework_words(const Situation& s, const Counterfactual& main) {
                              before, in_words(own.reclaimable.interval()));
         default:
             if (own.layout) {
+                const AllocatorView& view = own.layout->views[0];
+                const char* together = fit_of(view.gap_sum, own.layout->block) == Fit::kFits
+                                           ? ""
+                                           : ", with what nobody on the device holds";
+                if (own.layout->gaps_refused) {
+                    return fmt::format(
+                        "{}. {} of it lie in no block: the allocator looked there first and found no piece for this "
+                        "request, together they are enough{}. How large each piece is, and whether some serve "
+                        "another stream only, is not told.",
+                        before, in_words(view.gap_sum), together);
+                }
                 return fmt::format(
-                    "{}. {} of it lie in no block, in {} piece{}, the largest of {}: no piece is large "
+                    "{}. {} of it lie in no block, in {}, the largest of {}: no piece is large "
                     "enough, together they are{}.",
-                    before, in_words(own.layout->views[0].gap_sum), own.gaps, own.gaps == 1 ? "" : "s",
-                    in_words(own.layout->views[0].gap_largest),
-                    fit_of(own.layout->views[0].gap_sum, own.layout->block) == Fit::kFits
-                        ? ""
-                        : ", with what nobody on the device holds");
+                    before, in_words(view.gap_sum),
+                    own.gaps == 0 ? std::string("pieces that are not listed")
+                                  : fmt::format("{} piece{}", own.gaps, own.gaps == 1 ? "" : "s"),
+                    in_words(view.gap_largest), together);
             }
             return fmt::format(
                 "{}, and {} lie in gaps between blocks, the largest of {}: no gap is large "

@@ -41,6 +41,22 @@ std::string limit_words(const Situation& s, const Counterfactual& main) {
     return out + ".";
 }
 
+Verdict by_its_own_word(const Situation& s, const std::vector<Counterfactual>& rows) {
+    const LimitFacts& facts = facts_of(*s.refused_by);
+    const auto limit = std::find_if(s.limits.begin(), s.limits.end(),
+                                    [&](const Limit& each) { return each.kind == *s.refused_by; });
+    const bool stated = limit != s.limits.end();
+    Verdict out;
+    set(out, facts.cause, facts.name,
+        fmt::format("Whoever refused it says itself that it was because of {}. {}Whether the device would have had the "
+                    "memory without that limit, and whether what is held was full, is not told.",
+                    facts.what, stated ? state_of(*limit) + ". " : std::string()));
+    out.set_deciding_measurement(
+        "what the allocator holds unused and in how large pieces, and what of the device nobody held, at that moment");
+    if (stated && row_of(rows, limit->row()) != nullptr) out.add_removed(limit->row());
+    return out;
+}
+
 // Where the rounding of the request decides: of a framework's allocator, or under a limit of host memory.
 std::string rounding_words(const Situation& s) {
     if (s.request.draws == Draws::kHost) {

@@ -58,6 +58,8 @@ report::Verdict own_cause(const Situation& situation, const std::vector<Counterf
 // a limit.
 std::string framework_words(const Situation& situation, const Counterfactual& main);
 std::string rounding_words(const Situation& situation);
+// Where the amounts decide nothing: the word of whoever refused it.
+report::Verdict by_its_own_word(const Situation& s, const std::vector<Counterfactual>& rows);
 std::string limit_words(const Situation& situation, const Counterfactual& main);
 // What has to be one physical piece may not have been there in one, whatever the sum.
 report::Verdict one_run_not_seen(const Situation& situation);

@@ -3,7 +3,6 @@
 
 #include <cstdio>
 
-#include "analysis/read/importer.h"
 #include "tools/command.h"
 #include "tools/words_json.h"
 
@@ -13,6 +12,13 @@ std::optional<analysis::Trace> read_or_complain(const std::string& path) {
     analysis::ReadResult read = analysis::read_trace_or_import(path);
     if (!read.trace) complain(read.error);
     return std::move(read.trace);
+}
+
+std::optional<analysis::InputResult> read_input_or_complain(const std::string& path, const std::string& kind) {
+    analysis::InputResult read = analysis::read_input(path, kind);
+    if (read.trace || read.states) return read;
+    complain(read.error);
+    return std::nullopt;
 }
 
 bool write_answer(const std::string& text) {

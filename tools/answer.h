@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "analysis/read/importer.h"
 #include "analysis/trace.h"
 #include "proto/report.pb.h"
 
@@ -12,6 +13,8 @@ namespace fragscope::tools {
 
 // Nothing: one sentence stands on standard error, and the command ends with kCannot.
 std::optional<analysis::Trace> read_or_complain(const std::string& path);
+// The same for a trace or states; `kind`: what to take it as, empty: as what it looks like.
+std::optional<analysis::InputResult> read_input_or_complain(const std::string& path, const std::string& kind);
 
 // Writes to standard output; false, with a sentence on standard error, when that fails.
 bool write_answer(const std::string& text);

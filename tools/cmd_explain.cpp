@@ -8,9 +8,11 @@
 
 #include "analysis/explain.h"
 #include "analysis/explain_if.h"
+#include "analysis/explain_state.h"
 #include "tools/answer.h"
 #include "tools/command.h"
 #include "tools/explain_scenarios.h"
+#include "tools/explain_states.h"
 #include "tools/frame_line.h"
 #include "tools/objective.h"
 #include "tools/size_text.h"
@@ -117,7 +119,13 @@ int cmd_explain(int argc, char** argv) {
         "  fragscope explain train.fst --failure 2\n"
         "  fragscope explain train.fst --all --json\n"
         "  fragscope explain train.fst --if-request 3GiB --at end --as vmm\n"
+        "  fragscope explain stderr.log\n"
+        "  fragscope explain - < message.txt\n"
         "  fragscope explain --scenario states.jsonl\n\n"
+        "Where nobody was recording, it takes what the failed job left behind: the error\n"
+        "message, pasted or anywhere in a log, the dump of an allocator, a file of another\n"
+        "tool. Its kind is found by the content (--kind forces one, below); its numbers\n"
+        "are taken as exactly as they are written, and what it does not say is listed.\n\n"
         "--if-request asks what would have come of a request that nobody made: whether\n"
         "it would have been met at that moment, and if not, why not. WHERE is as for\n"
         "`fragscope state`: a sequence number, a time (1.5s), mark:TEXT, failure:N,\n"
@@ -143,15 +151,18 @@ int cmd_explain(int argc, char** argv) {
         "that cannot be known, because something is missing, it is undetermined. Of a\n"
         "request that nobody made it is would_fit, undetermined, or what would have\n"
         "refused it.\n\n"
-        "Exit status: 0 done; 1 the trace cannot be read; 2 wrong usage, or no such\n"
-        "moment in the trace; 3 answered, but the trace is incomplete (said at the top).");
-    std::string path;
+        "Exit status: 0 done; 1 the file cannot be read; 2 wrong usage, or no such\n"
+        "moment in the trace; 3 answered, but the file is incomplete (said at the top).");
+    std::string path, kind;
     std::uint32_t number = 0;
     bool all = false;
     bool json = false;
     bool brief = false;
     ScenarioOptions scenarios;
-    CLI::Option* trace_option = app.add_option("TRACE", path, "the trace file");
+    CLI::Option* trace_option =
+        app.add_option("FILE", path, "a trace, or what another tool left behind (- for standard input)");
+    app.add_option("--kind", kind, "take it as this, whatever it looks like: " + analysis::kinds_in_words())
+        ->needs(trace_option);
     CLI::Option* scenario =
         app.add_option("--scenario", scenarios.file,
                        "explain the states in this file (- for standard input) instead of a trace")
@@ -208,12 +219,28 @@ int cmd_explain(int argc, char** argv) {
         return explain_scenarios(scenarios);
     }
     if (trace_option->count() == 0) {
-        complain("TRACE is required (`fragscope explain --help` lists the options)");
+        complain("FILE is required (`fragscope explain --help` lists the options)");
         return kWrongUsage;
     }
 
-    const std::optional<analysis::Trace> trace = read_or_complain(path);
-    if (!trace) return kCannot;
+    const std::optional<analysis::InputResult> input = read_input_or_complain(path, kind);
+    if (!input) return kCannot;
+    if (input->states) {
+        if (if_request->count() != 0) {
+            complain(fmt::format("--if-request: {} tells of failures only; a trace tells of other moments",
+                                 input->states->file));
+            return kWrongUsage;
+        }
+        StateOptions options;
+        options.json = json;
+        options.all = all;
+        if (failure->count() != 0) options.number = number;
+        options.pages = brief ? Pages::kBrief : Pages::kWhole;
+        options.objective = objective;
+        options.contract = analysis::shape_named(contract);
+        return explain_states(*input->states, options);
+    }
+    const std::optional<analysis::Trace>& trace = input->trace;
     const Pages pages = brief ? Pages::kBrief : Pages::kWhole;
     analysis::Symbolizer symbolizer;
     const auto shape = analysis::shape_named(contract);

@@ -15,10 +15,11 @@ namespace fragscope::tools {
 
 namespace {
 
-std::string kinds_in_words() {
+std::string kinds_in_lines() {
     std::string out;
     for (const analysis::Importer* importer : analysis::importers())
-        out += fmt::format("  {:<12} {}\n", importer->kind, importer->in_words);
+        if (importer->read != nullptr)
+            out += fmt::format("  {:<12} {}\n", importer->kind, importer->in_words);
     return out;
 }
 
@@ -34,7 +35,7 @@ int cmd_import(int argc, char** argv) {
         "Makes a trace of what another tool has written, so that every command works\n"
         "on it. The trace says where it comes from, and what that file does not say.",
         "fragscope import");
-    app.footer("Kinds:\n" + kinds_in_words() +
+    app.footer("Kinds:\n" + kinds_in_lines() +
                "\nThe kind is found by the file's content. `report`, `explain` and `dump` take such\n"
                "a file directly, too.\n\n"
                "Example:\n"

@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 
+#include "analysis/explain_state.h"
 #include "analysis/report.h"
 #include "tools/answer.h"
 #include "tools/command.h"
@@ -22,22 +23,32 @@ int cmd_report(int argc, char** argv) {
         "Example:\n"
         "  fragscope report train.fst\n"
         "  fragscope report train.fst --objective steady\n"
-        "  fragscope report train.fst --json\n\n"
+        "  fragscope report train.fst --json\n"
+        "  fragscope report stderr.log\n\n"
+        "Of a file that tells of failures and of no events (an error message, a log with\n"
+        "one in it, an allocator's dump) it tells what was read from it.\n\n"
         "For the sizes that most bytes were asked for it compares the ways of backing\n"
         "them: none is a default, and without --objective none is put first.\n\n"
         "--json prints one object, the message Report of proto/report.proto.\n\n"
-        "Exit status: 0 done; 1 the trace cannot be read; 2 wrong usage; 3 answered,\n"
-        "but the trace is incomplete (said at the top).");
-    std::string path;
+        "Exit status: 0 done; 1 the file cannot be read; 2 wrong usage; 3 answered,\n"
+        "but the file is incomplete (said at the top).");
+    std::string path, kind;
     bool json = false;
-    app.add_option("TRACE", path, "the trace file")->required();
+    app.add_option("FILE", path, "a trace, or what another tool left behind (- for standard input)")->required();
+    app.add_option("--kind", kind, "take it as this, whatever it looks like (`fragscope explain --help`)");
     app.add_flag("--json", json, "one JSON object instead of words");
     std::string objective;
     add_objective(app, objective);
     if (const std::optional<int> status = parse(app, argc, argv)) return *status;
 
-    const std::optional<analysis::Trace> trace = read_or_complain(path);
-    if (!trace) return kCannot;
+    const std::optional<analysis::InputResult> input = read_input_or_complain(path, kind);
+    if (!input) return kCannot;
+    if (input->states) {
+        const report::Report report = analysis::report_of(*input->states);
+        if (!(json ? write_json(report) : write_answer(render_report(report, style_of_stdout())))) return kCannot;
+        return status_of(report.health());
+    }
+    const std::optional<analysis::Trace>& trace = input->trace;
     analysis::Symbolizer symbolizer;
     analysis::ReportOptions options;
     options.stack_words = stack_words(symbolizer);

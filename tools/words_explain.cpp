@@ -404,9 +404,13 @@ void put_list(Page& page, const std::string& heading,
 void put_scenario(Page& page, const report::ScenarioSource& source, const report::Health& health) {
     for (const std::string& warning : health.warnings()) page.item("!", warning, 0, Tone::kWarning);
     page.paragraph(
-        "A state as a person wrote it down, not a recording: its numbers are taken at their word, and what "
+        !source.kind().empty()
+            ? "No recording, but " + source.kind() +
+                  ": its numbers are taken at their word, as exactly as they are written, and what it does not say is "
+                  "listed below."
+            : std::string("A state as a person wrote it down, not a recording: its numbers are taken at their word, and what "
         "it does not "
-        "say is not known.",
+        "say is not known."),
         0, Tone::kQuiet);
     if (source.inexact().empty()) return;
     std::string names;
@@ -418,6 +422,12 @@ void put_scenario(Page& page, const report::ScenarioSource& source, const report
 std::string title_of(const Explanation& explanation) {
     if (explanation.has_scenario()) {
         const report::ScenarioSource& source = explanation.scenario();
+        if (!source.kind().empty()) {
+            return fmt::format("Failure {}{} of {}{}: {}", explanation.id().substr(explanation.id().find(':') + 1),
+                               explanation.of_failures() > 1 ? fmt::format(" of {}", explanation.of_failures()) : "",
+                               source.file(), source.line() == 0 ? "" : fmt::format(", line {}", source.line()),
+                               source.title());
+        }
         return fmt::format("Scenario {}{}, line {} of {}", explanation.id(),
                            source.title().empty() ? "" : " (" + source.title() + ")", source.line(),
                            source.file());

@@ -13,6 +13,7 @@
 #include "tools/words_measures.h"
 #include "tools/words_mechanisms.h"
 #include "tools/words_stack.h"
+#include "tools/words_states.h"
 #include "tools/words_terms.h"
 
 namespace fragscope::tools {
@@ -336,6 +337,12 @@ bool only_a_profile(const Report& report) {
 std::string render_report(const Report& report, const Style& style) {
     Page page(style);
     page.title("Report of " + (report.trace().empty() ? "a recording" : report.trace()));
+    if (!report.states().empty()) {
+        // Each has its own list of what is missing.
+        for (const std::string& warning : report.health().warnings()) page.item("!", warning, 0, Tone::kWarning);
+        put_states(page, report);
+        return page.text();
+    }
     put_health(page, report.health());
     if (only_a_profile(report)) {
         put_held(page, report);

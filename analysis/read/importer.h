@@ -3,6 +3,9 @@
 // say is listed in the trace's provenance; what could not be read of it stands in SessionEnd::warnings and
 // Loss. Nothing is made up: a number that the file lacks stays absent.
 //
+// A file that tells of failures but of no events (an error message, an allocator's dump) is read into states
+// instead, one for each failure, with the same lists.
+//
 // To add one: a file here that defines an Importer, and its row in importer.cpp.
 //
 // The files are hostile: a reader holds no more than a stated multiple of what it has read, and answers with
@@ -11,11 +14,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "analysis/imported_state.h"
 #include "analysis/read/trace_reader.h"
 #include "analysis/trace.h"
 
@@ -34,7 +39,7 @@ class ImportSource {
     ImportSource(const ImportSource&) = delete;
     ImportSource& operator=(const ImportSource&) = delete;
 
-    // Empty: opened; else the reason, in one sentence.
+    // Empty: opened; else the reason, in one sentence. "-" is standard input.
     std::string open(const std::string& path);
     const std::string& path() const { return path_; }
     // The first kHeadBytes, fewer if there are not so many. Reading begins before them all the same.
@@ -61,18 +66,31 @@ class ImportSource {
 struct Importer {
     const char* kind;      // as `--kind` and Provenance.kind name it: "rmm-csv"
     const char* in_words;  // "RMM's CSV log"
-    // Whether a file that begins so is of this kind. Never true of a trace file.
+    // Whether a file that begins so is of this kind. Never true of a trace file. Importers are asked in the
+    // order of their rows, so that one that takes any text stands last.
     bool (*recognizes)(std::string_view head);
-    // Empty: read, and the trace says what is missing from it. Else why nothing of it can be used, in one
-    // sentence.
-    std::string (*read)(ImportSource& source, Trace& trace);
+    // One of the two. Empty: read, and the trace, or each state, says what is missing from it. Else why nothing
+    // of it can be used, in one sentence.
+    std::string (*read)(ImportSource& source, Trace& trace) = nullptr;
+    std::string (*read_states)(ImportSource& source, ImportedStates& states) = nullptr;
 };
 
 std::span<const Importer* const> importers();
+// "rmm-csv (RMM's CSV log), …"
+std::string kinds_in_words();
+
+// What a file holds: a trace, or states, or neither and the reason in one sentence.
+struct InputResult {
+    std::optional<Trace> trace;
+    std::optional<ImportedStates> states;
+    std::string error;
+};
 
 // Reads a file as what it is, or as `kind` where one is named.
 ReadResult import_file(const std::string& path, const std::string& kind);
-// A trace, or any file that an importer takes.
+// A trace, or any file that an importer takes; as `kind` where one is named. "-" is standard input.
+InputResult read_input(const std::string& path, const std::string& kind);
+// The same for those who need events.
 ReadResult read_trace_or_import(const std::string& path);
 
 }  // namespace fragscope::analysis

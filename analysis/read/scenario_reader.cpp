@@ -369,7 +369,7 @@ ScenarioText read_scenario(std::string_view line) {
 }
 
 std::string ScenarioFile::open(const std::string& path) {
-    return source_.open(path == "-" ? "/dev/stdin" : path);
+    return source_.open(path);
 }
 
 bool ScenarioFile::next(ScenarioLine& out) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analysis/failures.h"
 #include "analysis/read/torch_history.h"
 
 namespace fragscope::analysis {
@@ -12,15 +13,14 @@ using wire::Kind;
 namespace {
 
 // PyTorch's public rules.
-constexpr std::uint64_t kBlockUnit = 512;
+constexpr std::uint64_t kTorchBlockUnit = 512;
 constexpr std::uint64_t kSmallRequest = std::uint64_t{1} << 20;  // up to here a block is of a small segment
 constexpr std::uint64_t kSmallSegment = std::uint64_t{2} << 20;
 
 constexpr std::uint64_t kNsPerUs = 1000;
-constexpr std::uint16_t kOutOfMemory = 2;  // CUDA_ERROR_OUT_OF_MEMORY of cuda.h
 
 std::uint64_t as_block(std::uint64_t requested) {
-    return std::max(kBlockUnit, (requested + kBlockUnit - 1) / kBlockUnit * kBlockUnit);
+    return std::max(kTorchBlockUnit, (requested + kTorchBlockUnit - 1) / kTorchBlockUnit * kTorchBlockUnit);
 }
 
 }  // namespace
@@ -117,7 +117,7 @@ std::uint64_t DeviceHistory::block_bytes(std::uint64_t address, std::uint64_t re
     const std::uint64_t gap = end - address;
     if (gap <= rounded) return rounded;
     const std::uint64_t left = gap - rounded;
-    const bool split = !place->large || place->expandable ? left >= kBlockUnit
+    const bool split = !place->large || place->expandable ? left >= kTorchBlockUnit
                                                           : rounded < rules_.max_split_bytes && left > kSmallRequest;
     return split ? rounded : gap;
 }

@@ -10,14 +10,27 @@
 
 namespace fragscope::test {
 
-analysis::ReadResult import_text(std::string_view text, const std::string& kind, const std::string& name) {
+namespace {
+
+template <typename Read>
+auto with_file(std::string_view text, const std::string& name, Read read) {
     char folder[] = "/tmp/fragscope-test-XXXXXX";
     if (::mkdtemp(folder) == nullptr) throw std::runtime_error("no temporary folder");
     const std::filesystem::path path = std::filesystem::path(folder) / name;
     std::ofstream(path, std::ios::binary) << text;
-    analysis::ReadResult result = analysis::import_file(path.string(), kind);
+    auto result = read(path.string());
     std::filesystem::remove_all(folder);
     return result;
+}
+
+}  // namespace
+
+analysis::ReadResult import_text(std::string_view text, const std::string& kind, const std::string& name) {
+    return with_file(text, name, [&](const std::string& path) { return analysis::import_file(path, kind); });
+}
+
+analysis::InputResult read_text(std::string_view text, const std::string& kind, const std::string& name) {
+    return with_file(text, name, [&](const std::string& path) { return analysis::read_input(path, kind); });
 }
 
 std::string gzipped(std::string_view text) {

@@ -15,6 +15,10 @@ analysis::ReadResult import_text(std::string_view text, const std::string& kind 
 // The text as one member of gzip, made by zlib.
 std::string gzipped(std::string_view text);
 
+// The same for what may be a trace or states.
+analysis::InputResult read_text(std::string_view text, const std::string& kind = "",
+                                const std::string& name = "job.log");
+
 // One event a line, in short: "allocate 7f00 1024 @4711 +1000" with times in ns since the first one.
 std::string events_in_words(const analysis::Trace& trace);
 
