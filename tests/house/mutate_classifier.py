@@ -28,8 +28,9 @@ SOURCES = ["counterfactuals.cpp", "counterfactual_table.cpp", "removal.cpp", "ve
 # The quickest first: most inversions are noticed there.
 TESTS = [(f"tests/unit/analysis/test_analysis_{subject}", [])
          for subject in ("table", "table_domains", "removal", "layout", "verdict_states", "verdict", "framework_verdict",
-                         "hypothetical", "failure_modes", "probes", "bounds")] + [
-    ("tests/unit/scenarios/test_scenarios", ["-sf=*cases_test.cpp"]), ("tests/unit/analysis/test_analysis_evidence", [])]
+                         "refused_by_word", "hypothetical", "failure_modes", "probes", "bounds")] + [
+    ("tests/unit/scenarios/test_scenarios", ["-sf=*cases_test.cpp"]), ("tests/unit/analysis/test_analysis_evidence", []),
+    ("tests/unit/import/import_test", ["-sf=*messages_test.cpp,*bfc_dump_test.cpp"])]
 
 # (file, the condition as it stands there): why no test can see the difference.
 EQUIVALENT = {}

@@ -35,10 +35,14 @@ def both_ways(client, torch):
     again = client.folder / "again.pickle"
     client.tool("export", own, "--to", "torch-snapshot", "-o", again)
     client.equal(shape(pickle.loads(again.read_bytes())), shape(theirs), "segments and blocks, there and back")
+    # Not its flame graphs (segments, memory): for those it downloads another program.
     for file in (written, again):
-        for words in (("segments",), ("memory",), ("trace",), ("segsum",)):
-            done = subprocess.run([client.python(torch), "-m", "torch.cuda._memory_viz", *words, file], capture_output=True,
-                                  text=True, timeout=180)
-            if done.returncode != 0 or not done.stdout:
-                raise Failed(f"_memory_viz.py {words} on {file.name}", done.stdout[-1000:], done.stderr[-2000:])
+        for what in ("stats", "trace", "trace_plot", "segment_plot"):
+            page = client.folder / "page"
+            page.unlink(missing_ok=True)
+            to_page = ["-o", page] if what.endswith("_plot") else []
+            done = subprocess.run([client.python(torch), "-m", "torch.cuda._memory_viz", what, file, *to_page],
+                                  capture_output=True, text=True, timeout=180)
+            if done.returncode != 0 or not (done.stdout or page.exists() and page.stat().st_size != 0):
+                raise Failed(f"_memory_viz.py {what} on {file.name}", done.stdout[-1000:], done.stderr[-2000:])
             client.checks += 1
