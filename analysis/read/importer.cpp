@@ -63,6 +63,9 @@ InputResult import_with(const Importer& importer, ImportSource& source) {
     } catch (const std::bad_alloc&) {
         result.error = fmt::format("cannot read {}: its content does not fit into memory", source.path());
     }
+    // A reason may quote the file.
+    std::replace_if(
+        result.error.begin(), result.error.end(), [](unsigned char c) { return c < ' '; }, ' ');
     if (source.gzipped()) say_decompressed(source, result);
     if (!result.error.empty()) {
         result.trace.reset();

@@ -98,6 +98,10 @@ void put_segments(const TorchMessage& message, ImportedState& out) {
         // Its pool keeps what it likes of the rest of the device.
         const Interval most = message.total ? less(*message.total, message.device_free.value_or(kOpen)) : Interval{};
         segment.bytes = {live->low, most.high};
+        if (live->low && most.high && *live->low > *most.high) {
+            segment.bytes.high.reset();
+            out.warnings.emplace_back("By the message more is allocated than the device has; one of the two is wrong.");
+        }
         out.not_in_source.emplace_back(
             "How much the driver's pool keeps unused (cudaMemPoolAttrReservedMemCurrent): the message has what "
             "PyTorch holds of it only.");
