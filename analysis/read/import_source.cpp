@@ -21,9 +21,9 @@ ImportSource::~ImportSource() {
 }
 
 std::string ImportSource::open(const std::string& path) {
-    const bool input = path == "-";
-    path_ = input ? "standard input" : path;
-    fd_ = input ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    input_ = path == "-";
+    path_ = input_ ? "standard input" : path;
+    fd_ = input_ ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd_ < 0) return fmt::format("cannot open {}: {}", path_, std::strerror(errno));
     struct stat about {};
     if (::fstat(fd_, &about) == 0 && S_ISDIR(about.st_mode))

@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "analysis/read/clean_text.h"
 #include "analysis/read/ingero_sqlite.h"
 #include "analysis/read/jax_profile.h"
 #include "analysis/read/message_log.h"
@@ -18,6 +19,8 @@
 namespace fragscope::analysis {
 
 namespace {
+
+constexpr std::size_t kLongestReason = 4096;
 
 // Messages take any text, so they come last.
 constexpr std::array<const Importer*, 6> kImporters{&kRmmLog,     &kIngeroSqlite,  &kNsightSqlite,
@@ -63,9 +66,8 @@ InputResult import_with(const Importer& importer, ImportSource& source) {
     } catch (const std::bad_alloc&) {
         result.error = fmt::format("cannot read {}: its content does not fit into memory", source.path());
     }
-    // A reason may quote the file.
-    std::replace_if(
-        result.error.begin(), result.error.end(), [](unsigned char c) { return c < ' '; }, ' ');
+    // A reason may quote the file, and SQLite's own words do.
+    result.error = clean_text(result.error, kLongestReason);
     if (source.gzipped()) say_decompressed(source, result);
     if (!result.error.empty()) {
         result.trace.reset();

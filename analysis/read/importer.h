@@ -42,6 +42,7 @@ class ImportSource {
     // Empty: opened; else the reason, in one sentence. "-" is standard input.
     std::string open(const std::string& path);
     const std::string& path() const { return path_; }
+    bool is_input() const { return input_; }  // standard input: path() names no file
     // The first kHeadBytes, fewer if there are not so many. Reading begins before them all the same.
     std::string_view head() const { return {head_.data(), head_.size()}; }
     // So many bytes as are there, at least one; 0 at the end or where the file cannot be read, and then
@@ -56,6 +57,7 @@ class ImportSource {
     std::vector<char> first_bytes();
 
     std::string path_;
+    bool input_ = false;
     int fd_ = -1;
     std::vector<char> head_;
     std::size_t taken_of_head_ = 0;

@@ -227,12 +227,8 @@ bool recognizes(std::string_view head) {
 }
 
 std::string read(ImportSource& source, Trace& trace) {
-    if (source.gzipped())
-        return fmt::format(
-            "cannot read {}: an SQLite file is read here and there, and this one is gzipped: unpack it first",
-            source.path());
     SqliteFile file;
-    if (std::string error = file.open(source.path()); !error.empty()) return error;
+    if (std::string error = file.open(source); !error.empty()) return error;
     if (!file.has_table("events"))
         return fmt::format("{} is an SQLite file without the table events, expected one that Ingero made",
                            source.path());

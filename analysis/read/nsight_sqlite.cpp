@@ -400,12 +400,8 @@ bool is_nsight(const SqliteFile& file) {
 }
 
 std::string read(ImportSource& source, Trace& trace) {
-    if (source.gzipped())
-        return fmt::format(
-            "cannot read {}: an SQLite file is read here and there, and this one is gzipped: unpack it first",
-            source.path());
     SqliteFile file;
-    if (std::string error = file.open(source.path()); !error.empty()) return error;
+    if (std::string error = file.open(source); !error.empty()) return error;
     if (!is_nsight(file))
         return fmt::format(
             "{} is an SQLite file without the tables of Nsight Systems, expected one that `nsys export "

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <new>
 
+#include "analysis/read/importer.h"
+
 namespace fragscope::analysis {
 
 namespace {
@@ -103,6 +105,13 @@ void SqliteFile::harden() {
         "PRAGMA cache_size=-8192",
         nullptr, nullptr, nullptr);
     sqlite3_set_authorizer(database, allow, nullptr);
+}
+
+std::string SqliteFile::open(const ImportSource& source) {
+    constexpr const char* kWhy = "cannot read {}: an SQLite file is read here and there, and {}";
+    if (source.is_input()) return fmt::format(kWhy, source.path(), "this one has no name: save it first");
+    if (source.gzipped()) return fmt::format(kWhy, source.path(), "this one is gzipped: unpack it first");
+    return open(source.path());
 }
 
 std::string SqliteFile::open(const std::string& path) {

@@ -22,6 +22,8 @@ struct sqlite3_stmt;
 
 namespace fragscope::analysis {
 
+class ImportSource;
+
 // Whether a file that begins so is SQLite's.
 bool is_sqlite(std::string_view head);
 
@@ -35,7 +37,8 @@ class SqliteFile {
     SqliteFile(const SqliteFile&) = delete;
     SqliteFile& operator=(const SqliteFile&) = delete;
 
-    // Empty: opened; else the reason, in one sentence.
+    // Empty: opened; else the reason, in one sentence. An importer's source has to be a file that is not gzipped.
+    std::string open(const ImportSource& source);
     std::string open(const std::string& path);
     const std::string& path() const { return path_; }
     // Files beside it hold changes that are not in it (a write-ahead log or a journal): a sentence, or empty.

@@ -99,6 +99,27 @@ inline analysis::Situation of_pools() {
     return s;
 }
 
+// So many bytes of a framework's allocator, as `framework_of` has them.
+inline analysis::Quantity bytes_inside(const analysis::Situation& s, const analysis::Interval& bytes) {
+    const analysis::Scope scope = s.physical.in_domain("framework's allocator");
+    return bytes.exact() ? analysis::Quantity::derived(report::Quantity::cached, *bytes.low, scope, "told")
+                         : analysis::Quantity::bounded(report::Quantity::cached, bytes, scope, "told");
+}
+inline analysis::Quantity bytes_inside(const analysis::Situation& s, std::uint64_t bytes) {
+    return bytes_inside(s, analysis::Interval::exactly(bytes));
+}
+// A framework's allocator on the situation's device: so much in segments, so much of it live, nothing else known to
+// be there.
+inline analysis::FrameworkAtFailure framework_of(const analysis::Situation& s, std::uint64_t reserved,
+                                                 std::uint64_t live) {
+    analysis::FrameworkAtFailure out;
+    out.scope = s.physical.in_domain("framework's allocator");
+    out.reserved = bytes_inside(s, reserved);
+    out.live = bytes_inside(s, live);
+    out.cached = out.reclaimable = out.waiting = out.in_gaps = bytes_inside(s, 0);
+    return out;
+}
+
 // A state of the scenarios' format.
 inline analysis::Situation stated(const std::string& events, const std::string& request) {
     const analysis::ScenarioText read =

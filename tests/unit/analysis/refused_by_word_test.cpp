@@ -15,15 +15,8 @@ namespace {
 Situation of_snapshot() {
     Situation s = failed_call(8 * kGiB, kGiB, 2 * kGiB);
     s.attributed = bytes_of(s, 6 * kGiB);
-    FrameworkAtFailure own;
-    own.scope = s.physical.in_domain("framework's allocator");
-    const auto inside = [&](std::uint64_t bytes) {
-        return Quantity::derived(report::Quantity::cached, bytes, own.scope, "told");
-    };
-    own.reserved = inside(6 * kGiB);
-    own.live = inside(4 * kGiB);
-    own.in_gaps = inside(2 * kGiB);
-    own.reclaimable = own.waiting = own.cached = inside(0);
+    FrameworkAtFailure own = framework_of(s, 6 * kGiB, 4 * kGiB);
+    own.in_gaps = bytes_inside(s, 2 * kGiB);
     own.gave_up = true;
     own.tried = 2 * kGiB;
     AllocatorLayout& layout = own.layout.emplace();

@@ -483,15 +483,9 @@ TEST_CASE("what an allocator does with its segments: in its own words, whose req
 
 TEST_CASE("a framework's allocator of a trace: what it keeps, and why it kept it") {
     Situation s = full();
-    FrameworkAtFailure own;
-    own.scope = s.physical.in_domain("framework's allocator");
-    const auto inside = [&](std::uint64_t bytes) {
-        return Quantity::derived(report::Quantity::cached, bytes, own.scope, "told");
-    };
-    own.reserved = inside(6 * kGiB);
-    own.live = inside(3 * kGiB);
+    const auto inside = [&](std::uint64_t bytes) { return bytes_inside(s, bytes); };
+    FrameworkAtFailure own = framework_of(s, 6 * kGiB, 3 * kGiB);
     own.reclaimable = inside(2 * kGiB);
-    own.waiting = own.in_gaps = inside(0);
     s.framework = own;
     CHECK(verdict_of(s).constraint() == "cached_by_allocator");
     CHECK_SAYS(verdict_of(s), "torch.cuda.empty_cache() would have given back");
@@ -521,13 +515,7 @@ TEST_CASE("a framework's allocator of a trace: what it keeps, and why it kept it
 
 TEST_CASE("a framework's allocator refused by itself, and it cannot be told why") {
     Situation s = failed_call(8 * kGiB, 4 * kGiB, 2 * kGiB);
-    FrameworkAtFailure own;
-    own.scope = s.physical.in_domain("framework's allocator");
-    const auto inside = [&](std::uint64_t bytes) {
-        return Quantity::derived(report::Quantity::cached, bytes, own.scope, "told");
-    };
-    own.reserved = own.live = inside(3 * kGiB);
-    own.reclaimable = own.waiting = own.in_gaps = inside(0);
+    FrameworkAtFailure own = framework_of(s, 3 * kGiB, 3 * kGiB);
     own.gave_up = true;
     own.tried = 2 * kGiB;
     s.framework = own;

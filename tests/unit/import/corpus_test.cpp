@@ -19,13 +19,21 @@ using namespace fragscope::analysis;
 
 namespace {
 
-std::filesystem::path corpus(const char* folder) {
-    const char* given = std::getenv("FRAGSCOPE_CORPUS");
-    if (given == nullptr) {
+// `visit(path, trace)` of each file in that folder of real files, if there is one.
+template <typename Visit>
+void for_each_imported(const char* folder, Visit&& visit) {
+    const char* corpus = std::getenv("FRAGSCOPE_CORPUS");
+    if (corpus == nullptr) {
         MESSAGE("FRAGSCOPE_CORPUS is not set: no files of others are read");
-        return {};
+        return;
     }
-    return std::filesystem::path(given) / folder;
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(corpus) / folder)) {
+        const std::string path = entry.path().string();
+        CAPTURE(path);
+        const ReadResult read = import_file(path, "");
+        REQUIRE_MESSAGE(read.trace, read.error);
+        visit(path, *read.trace);
+    }
 }
 
 // What is live at the end by SQLite's own answer: bytes by kind, of allocations that no later row takes back.
@@ -52,18 +60,12 @@ std::map<int, std::uint64_t> live_by_kind(const std::string& path) {
 }  // namespace
 
 TEST_CASE("what Nsight's exports hold at the end is what SQLite sums up") {
-    const std::filesystem::path folder = corpus("nsys");
-    if (folder.empty()) return;
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-        const std::string path = entry.path().string();
-        CAPTURE(path);
-        const ReadResult read = import_file(path, "");
-        REQUIRE_MESSAGE(read.trace, read.error);
+    for_each_imported("nsys", [](const std::string& path, const Trace& trace) {
         std::map<int, std::uint64_t> live = live_by_kind(path);
         std::uint64_t pinned = 0;
         std::uint64_t managed = 0;
         std::uint64_t device = 0;
-        for (const EventLog& log : read.trace->events) {
+        for (const EventLog& log : trace.events) {
             ProcessState state;
             for (const Event& event : log) state.apply(event);
             pinned += state.host_pinned_bytes();
@@ -75,18 +77,12 @@ TEST_CASE("what Nsight's exports hold at the end is what SQLite sums up") {
         CHECK(pinned == live[1]);
         CHECK(device == live[2]);
         CHECK(managed == live[4]);
-    }
+    });
 }
 
 TEST_CASE("what JAX's profiles hold is named by kind and device") {
-    const std::filesystem::path folder = corpus("jax_profiles");
-    if (folder.empty()) return;
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-        const std::string path = entry.path().string();
-        CAPTURE(path);
-        const ReadResult read = import_file(path, "");
-        REQUIRE_MESSAGE(read.trace, read.error);
-        const report::Report report = make_report(*read.trace);
+    for_each_imported("jax_profiles", [](const std::string&, const Trace& trace) {
+        const report::Report report = make_report(trace);
         CHECK(report.held_size() != 0);
         for (const report::HeldAtMoment& held : report.held()) {
             const std::string& what = held.what();
@@ -94,5 +90,5 @@ TEST_CASE("what JAX's profiles hold is named by kind and device") {
             CHECK(held.device().empty() == (what == "executable"));
             CHECK(held.count() != 0);
         }
-    }
+    });
 }
