@@ -1,7 +1,8 @@
-// Drives a fuzz target without a compiler's help: seeds, changed at random, for a time. What made it crash, hang or
+// Drives a fuzz target without a compiler's help: seeds, changed at random, so many times or for a time. What made it crash, hang or
 // grow is written to a file.
 //
-// Usage: TARGET SECONDS SEEDS_FOLDER [RANDOM_SEED]
+// Usage: TARGET INPUTS SEEDS_FOLDER [RANDOM_SEED]      the same inputs every time
+//        TARGET SECONDSs SEEDS_FOLDER [RANDOM_SEED]
 //        TARGET FILE…                one run of each file
 #include <sys/resource.h>
 #include <unistd.h>
@@ -118,8 +119,9 @@ int main(int argc, char** argv) {
     for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGALRM}) ::signal(signal, keep_and_die);
     const std::vector<std::string> words(argv + 1, argv + argc);
     char* end = nullptr;
-    const double seconds = words.size() >= 2 ? std::strtod(words[0].c_str(), &end) : 0;
-    if (words.size() < 2 || end == nullptr || *end != '\0') {
+    const std::uint64_t number = words.size() >= 2 ? std::strtoull(words[0].c_str(), &end, 10) : 0;
+    const bool timed = end != nullptr && std::string(end) == "s";
+    if (words.size() < 2 || end == nullptr || end == words[0].c_str() || (*end != '\0' && !timed)) {
         for (const std::string& file : words) run(read_file(file));
         return words.empty() ? 2 : 0;
     }
@@ -133,12 +135,14 @@ int main(int argc, char** argv) {
     std::sort(seeds.begin(), seeds.end());
     for (const Bytes& seed : seeds) run(seed);
     Changer changer(words.size() > 2 ? std::strtoull(words[2].c_str(), nullptr, 0) : 1);
-    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(timed ? number : 0);
     std::uint64_t runs = 0;
-    for (; std::chrono::steady_clock::now() < until; ++runs) run(changer.changed(seeds));
+    while (timed ? std::chrono::steady_clock::now() < until : runs < number) {
+        run(changer.changed(seeds));
+        ++runs;
+    }
     rusage used{};
     ::getrusage(RUSAGE_SELF, &used);
-    std::printf("%llu inputs in %.0f s, at most %ld MiB\n", static_cast<unsigned long long>(runs), seconds,
-                used.ru_maxrss / 1024);
+    std::printf("%llu inputs, at most %ld MiB\n", static_cast<unsigned long long>(runs), used.ru_maxrss / 1024);
     return 0;
 }
