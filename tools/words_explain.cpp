@@ -131,7 +131,7 @@ void put_call(Page& page, const report::Request& request) {
         if (!request.chosen().empty()) put_fact(page, "chosen", request.chosen());
         put_fact(page, "where",
                  fmt::format("process {}, {}", request.process(),
-                             request.device().empty() ? "device not known" : "device " + request.device()));
+                             request.device().empty() ? "device not known" : named_device(request.device())));
         put_fact(page, "when",
                  fmt::format("{}: {}, {} after the start", request.at(), request.moment(),
                              human_duration(request.time_ns())));
@@ -144,7 +144,7 @@ void put_call(Page& page, const report::Request& request) {
     put_fact(page, "where",
              fmt::format("process {}, thread {}{}, {}", request.process(), request.thread(),
                          request.thread_name().empty() ? "" : " (" + request.thread_name() + ")",
-                         request.device().empty() ? "device not known" : "device " + request.device()));
+                         request.device().empty() ? "device not known" : named_device(request.device())));
     put_fact(page, "when",
              fmt::format("{} after the start, record number {} of its process",
                          human_duration(request.time_ns()), grouped(request.sequence())));

@@ -204,7 +204,7 @@ constexpr std::size_t kCurvesShown = 6;
 
 std::string where_words(std::uint32_t process, const std::string& device, bool several) {
     std::string words = several ? fmt::format("process {}", process) : "";
-    if (!device.empty()) words += (words.empty() ? "device " : ", device ") + device;
+    if (!device.empty()) words += (words.empty() ? "" : ", ") + named_device(device);
     return words.empty() ? "" : " (" + words + ")";
 }
 

@@ -202,8 +202,8 @@ void put_failures(Page& page, const Report& report) {
 
 void put_timelines(Page& page, const Report& report) {
     for (const report::Timeline& timeline : report.timelines()) {
-        page.heading(fmt::format("Memory over time: {}, device {}", process_words(report, timeline.process()),
-                                 device_words(report, timeline.device())));
+        page.heading(fmt::format("Memory over time: {}, {}", process_words(report, timeline.process()),
+                                 named_device(device_words(report, timeline.device()))));
         ChartFrame frame;
         frame.duration_ns = report.duration_ns();
         for (const report::DeviceSummary& device : report.devices()) {

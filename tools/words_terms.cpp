@@ -378,7 +378,7 @@ std::string scope_words(const report::Scope& scope) {
         words += part;
     };
     if (scope.has_process()) add(fmt::format("process {}", scope.process()));
-    if (!scope.device().empty()) add("device " + scope.device());
+    if (!scope.device().empty()) add(named_device(scope.device()));
     if (!scope.domain().empty()) add(domain_words(scope.domain()));
     if (scope.has_snapshot()) add("at record number " + grouped(scope.snapshot()));
     if (scope.has_time_ns()) add(human_duration(scope.time_ns()) + " after the start");
@@ -405,6 +405,10 @@ std::vector<std::string> health_warnings(const report::Health& health) {
         warnings.emplace_back("The trace is not known to be complete, and does not say what is missing.");
     }
     return warnings;
+}
+
+std::string named_device(const std::string& device) {
+    return device.starts_with("device ") ? device : "device " + device;
 }
 
 }  // namespace fragscope::tools

@@ -61,4 +61,7 @@ std::string shown_version(std::uint32_t version);  // 13000: "13.0"
 // What is missing from the trace, as sentences; empty when nothing is known to be missing.
 std::vector<std::string> health_warnings(const report::Health& health);
 
+// "device GPU-…"; a name that says so itself, where no UUID is known ("device 0"), stays as it is.
+std::string named_device(const std::string& device);
+
 }  // namespace fragscope::tools

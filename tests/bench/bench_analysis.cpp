@@ -254,7 +254,7 @@ double measure_explain(const char* fragscope, std::size_t events, int rounds, st
             {what, std::nullopt, "s", kAimExplain, fmt::format("it ended with status {}", status)});
         return 0;
     }
-    lines.push_back({what + ": time", median(seconds), "s", kAimExplain, "file to words, a new process"});
+    lines.push_back({what + ": time", median(seconds), "s", kAimExplain, "file to words, a new process, with threads of its own"});
     lines.push_back(
         {what + ": peak memory", median(peaks), "MiB", "", "aim: grows with what is live, not with events"});
     return median(seconds);
@@ -311,6 +311,6 @@ int main(int argc, char** argv) {
                          kAimExplainRatio, "file to words, against the largest extent of the pool alone"});
     }
     print("bench_analysis",
-          fmt::format("{} events, median of {} interleaved rounds, one core", events, rounds), lines);
+          fmt::format("{} events, median of {} interleaved rounds, one core but for explain", events, rounds), lines);
     return 0;
 }
